@@ -201,7 +201,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 func TestCodecWritesProtobuf(t *testing.T) {
 	t.Parallel()
 	sent := &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{
-		{Lambda: "mail", DueMicros: 1, Payload: []byte("hello"), RequestId: make([]byte, 16)}, {Key: "k", DelayMicros: -1},
+		{Lambda: "mail", Due: 1, Payload: []byte("hello"), RequestId: make([]byte, 16)}, {Key: "k", Delay: -1},
 	}}
 	client := serve(t, taskService{schedule: func(got *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		if !proto.Equal(got, sent) {

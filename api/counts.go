@@ -54,7 +54,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.Followups.else":               task.FollowupsMax,
 	"kinesin.v1.Followups.finally":            task.FollowupsMax,
 	"kinesin.v1.Cron.tags":                    task.TagsMax,
-	"kinesin.v1.Cron.next_micros":             NominalMax,
+	"kinesin.v1.Cron.next":                    NominalMax,
 	"kinesin.v1.AddMembersRequest.items":      ItemsMax,
 	"kinesin.v1.CreateGroupRequest.more_then": task.GroupFollowUpsMax,
 	"kinesin.v1.CreateGroupRequest.more_else": task.GroupFollowUpsMax,

@@ -57,7 +57,7 @@ var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
 // or, if the problem says when to try again, about something that empties by itself.
 func statusOf(p *kinesinv1.Problem) int {
 	if p.Reason == kinesinv1.Reason_REASON_FULL {
-		if p.RetryAfterMicros > 0 {
+		if p.RetryAfter > 0 {
 			return http.StatusTooManyRequests
 		}
 		return http.StatusInsufficientStorage
@@ -75,7 +75,7 @@ func HTTPProblemOf(p *kinesinv1.Problem) HTTPProblem {
 	problem := HTTPProblem{
 		Type: "urn:kinesin:problem:" + reason, Title: strings.ReplaceAll(reason, "_", " "), Status: status, Detail: p.Text, Reason: reason,
 	}
-	after := time.Duration(p.RetryAfterMicros) * time.Microsecond
+	after := time.Duration(p.RetryAfter) * time.Microsecond
 	if after == 0 && status == http.StatusServiceUnavailable {
 		after = retryAfterDefault
 	}

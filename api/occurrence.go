@@ -11,7 +11,7 @@ func WireOccurrence(o *task.Occurrence) *kinesinv1.Occurrence {
 		return nil
 	}
 	return &kinesinv1.Occurrence{
-		Cron: o.Cron, Revision: o.At.Revision, NominalMicros: int64(o.At.Nominal), SucceededMicros: int64(o.Succeeded),
+		Cron: o.Cron, Revision: o.At.Revision, Nominal: int64(o.At.Nominal), Succeeded: int64(o.Succeeded),
 		Backfill: o.Backfill,
 	}
 }

@@ -57,7 +57,7 @@ func ProblemOf(err error) *kinesinv1.Problem {
 		return nil
 	}
 	if e, found := errors.AsType[*Error](err); found && e.Reason != kinesinv1.Reason_REASON_INTERNAL {
-		return &kinesinv1.Problem{Reason: e.Reason, Text: Visible(err.Error()), RetryAfterMicros: e.RetryAfter.Microseconds()}
+		return &kinesinv1.Problem{Reason: e.Reason, Text: Visible(err.Error()), RetryAfter: e.RetryAfter.Microseconds()}
 	}
 	if reason := reasonOf(err); reason != kinesinv1.Reason_REASON_INTERNAL {
 		return &kinesinv1.Problem{Reason: reason, Text: Visible(err.Error())}
@@ -84,7 +84,7 @@ func ErrorOf(p *kinesinv1.Problem) error {
 	if p == nil {
 		return nil
 	}
-	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: task.Micros(p.RetryAfterMicros)}
+	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: task.Micros(p.RetryAfter)}
 }
 
 // ToWire returns the form of an error in which a call returns it: a code, with the problem as its detail. An

@@ -74,7 +74,7 @@ func (e *echo) Send(r *kinesinv1.WorkResponse) error {
 	if len(r.GetTasks()) > 0 {
 		results := make([]*kinesinv1.Result, len(r.GetTasks()))
 		for i, c := range r.GetTasks() {
-			results[i] = &kinesinv1.Result{Task: c.GetTask(), Attempt: c.GetAttempt(), Outcome: "success", StartedMicros: r.GetNowMicros()}
+			results[i] = &kinesinv1.Result{Task: c.GetTask(), Attempt: c.GetAttempt(), Outcome: "success", Started: r.GetNow()}
 		}
 		e.requests <- &kinesinv1.WorkRequest{Results: results}
 	}

@@ -34,7 +34,7 @@ func TestAClaimedTaskTellsTheWorkerAllItNeeds(t *testing.T) {
 		if got.GetAttempt() != 1 || got.GetFailures() != 1 || got.GetWorkerLost() != 2 || got.GetMaxAttempts() != 3 {
 			t.Errorf("got %v", got)
 		}
-		if got.GetTimeoutMicros() != time.Minute.Microseconds() || string(got.GetPayload()) != "hello" || got.GetDueMicros() != int64(want.Due) {
+		if got.GetTimeout() != time.Minute.Microseconds() || string(got.GetPayload()) != "hello" || got.GetDue() != int64(want.Due) {
 			t.Errorf("got %v", got)
 		}
 		if token, err := f.svc.Sealer.Open(t.Context(), got.GetId()); err != nil || token.ID != want.ID {
@@ -66,9 +66,9 @@ func TestATaskIsClaimedAheadAndHeldUntilItIsDue(t *testing.T) {
 		w.wantClaimed(0)
 		time.Sleep(99 * time.Millisecond)
 		got := w.wantClaimed(1)[0]
-		sent := w.all()[1].GetNowMicros()
-		if due := sent + got.GetHoldMicros(); due != got.GetDueMicros() || got.GetHoldMicros() == 0 {
-			t.Errorf("held until %d, due %d", due, got.GetDueMicros())
+		sent := w.all()[1].GetNow()
+		if due := sent + got.GetHold(); due != got.GetDue() || got.GetHold() == 0 {
+			t.Errorf("held until %d, due %d", due, got.GetDue())
 		}
 	})
 }
@@ -436,7 +436,7 @@ func TestNothingIsClaimedForAWorkerWhoseLeaseRanOut(t *testing.T) {
 func TestAClaimThatMovesTheWakeUpTellsTheScheduler(t *testing.T) {
 	for lease, want := range map[time.Duration]int{3 * time.Second: 1, time.Minute: 0} {
 		bubble(t, func(f *fixture) {
-			worker, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{LeaseMicros: lease.Microseconds()})
+			worker, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Lease: lease.Microseconds()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 			return nil, s.unavailable(ctx, "review running attempts", err)
 		}
 	}
-	response.NowMicros = int64(s.Clock.Now())
+	response.Now = int64(s.Clock.Now())
 	return response, nil
 }
 

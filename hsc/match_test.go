@@ -133,7 +133,7 @@ func TestNoMatchBeyondTheSlots(t *testing.T) {
 			f.wantMatch(f.waiting("mail"))
 			got := w.wantClaimed(n)[n-1]
 			w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{{
-				Task: got.GetTask(), Attempt: got.GetAttempt(), Outcome: "success", StartedMicros: int64(f.clock.Now()),
+				Task: got.GetTask(), Attempt: got.GetAttempt(), Outcome: "success", Started: int64(f.clock.Now()),
 			}}})
 			time.Sleep(idleAfter)
 		}

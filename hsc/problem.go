@@ -64,7 +64,7 @@ func fencedProblem(text string) *kinesinv1.Problem {
 func unavailableProblem() *kinesinv1.Problem {
 	return &kinesinv1.Problem{
 		Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: "the result may not be stored; send it again",
-		RetryAfterMicros: retryAfter.Microseconds(),
+		RetryAfter: retryAfter.Microseconds(),
 	}
 }
 

@@ -103,7 +103,7 @@ func (w *fickle) resend(l *line, try attempt) {
 }
 
 func (w *fickle) run(l *line, c *kinesinv1.Claimed, d time.Duration, dice int) {
-	time.Sleep(time.Duration(c.GetHoldMicros())*time.Microsecond + d)
+	time.Sleep(time.Duration(c.GetHold())*time.Microsecond + d)
 	outcome := "success"
 	switch dice {
 	case 0:

@@ -49,7 +49,7 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 		id, _ := idOf(r.GetTask())
 		if a := st.sess.find(attempt{id, r.GetAttempt()}); a != nil {
 			if a.group != nil {
-				a.group.durations.add(task.Instant(r.GetStartedMicros()), now)
+				a.group.durations.add(task.Instant(r.GetStarted()), now)
 			}
 			a.received()
 		}

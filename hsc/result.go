@@ -29,17 +29,17 @@ func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 	if n := len(r.GetResult()); n > task.ResultBytesMax {
 		return report{attempt: a}, invalidProblem(fmt.Sprintf("result of %d bytes: at most %d are kept with a task", n, task.ResultBytesMax))
 	}
-	delay := min(max(r.GetDelayMicros(), 0), snoozeMax.Microseconds())
+	delay := min(max(r.GetDelay(), 0), snoozeMax.Microseconds())
 	return report{attempt: a, add: r.GetAdd(), event: task.Event{
 		Kind: task.Finish, Outcome: outcome, Error: r.GetError(),
-		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: task.Micros(delay), Result: r.GetResult(),
+		Started: task.Instant(max(r.GetStarted(), 0)), Delay: task.Micros(delay), Result: r.GetResult(),
 	}}, nil
 }
 
 func startOf(s *kinesinv1.Started) (report, bool) {
 	id, ok := idOf(s.GetTask())
 	return report{attempt: attempt{id, s.GetAttempt()}, event: task.Event{
-		Kind: task.Start, Started: task.Instant(max(s.GetStartedMicros(), 0)),
+		Kind: task.Start, Started: task.Instant(max(s.GetStarted(), 0)),
 	}}, ok
 }
 

@@ -25,7 +25,7 @@ func TestOutcomesLeadWhereTheDiagramSays(t *testing.T) {
 		bubble(t, func(f *fixture) {
 			w, c := f.one()
 			r := result(c, outcome)
-			r.Error, r.DelayMicros = "why", time.Hour.Microseconds()
+			r.Error, r.Delay = "why", time.Hour.Microseconds()
 			at := f.clock.Now()
 			w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 			w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
@@ -164,7 +164,7 @@ func TestALongAttemptIsConfirmedAndNeedsNoReadToEnd(t *testing.T) {
 		w, c := f.one()
 		time.Sleep(200 * time.Millisecond)
 		began := int64(f.clock.Now()) - 150_000
-		w.send(&kinesinv1.WorkRequest{Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, StartedMicros: began}}})
+		w.send(&kinesinv1.WorkRequest{Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, Started: began}}})
 		if row := f.wantState(id(c), task.Processing); int64(row.Started) != began {
 			t.Errorf("started %d, want %d", row.Started, began)
 		}
@@ -182,7 +182,7 @@ func TestStartAndEndInOneMessage(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
 		w.send(&kinesinv1.WorkRequest{
-			Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, StartedMicros: 1}}, Results: []*kinesinv1.Result{result(c, "success")},
+			Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, Started: 1}}, Results: []*kinesinv1.Result{result(c, "success")},
 		})
 		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
 		row := f.wantState(id(c), task.Success)

@@ -65,7 +65,7 @@ func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 		micros int64
 		want   time.Duration
 	}{{-5, 0}, {7, 7 * time.Microsecond}, {1 << 62, snoozeMax}} {
-		r, problem := finishOf(&kinesinv1.Result{Task: one[:], Attempt: 1, Outcome: "snoozed", DelayMicros: c.micros})
+		r, problem := finishOf(&kinesinv1.Result{Task: one[:], Attempt: 1, Outcome: "snoozed", Delay: c.micros})
 		if problem != nil || r.event.Delay != c.want {
 			t.Errorf("delay of %d µs: %v, want %v (%v)", c.micros, r.event.Delay, c.want, problem)
 		}

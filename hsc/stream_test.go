@@ -54,7 +54,7 @@ func TestHelloIsChecked(t *testing.T) {
 func TestAStreamSaysAtOnceThatItIsOpen(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(1, "mail"))
-		if got := w.all(); len(got) != 1 || got[0].GetNowMicros() != int64(f.clock.Now()) {
+		if got := w.all(); len(got) != 1 || got[0].GetNow() != int64(f.clock.Now()) {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -339,7 +339,7 @@ func TestHooksTellLateness(t *testing.T) {
 		got := w.wantClaimed(1)[0]
 		time.Sleep(time.Second)
 		r := result(got, "success")
-		r.StartedMicros = int64(one.Due.Add(1500 * time.Millisecond))
+		r.Started = int64(one.Due.Add(1500 * time.Millisecond))
 		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 		synctest.Wait()
 		if len(waited) != 1 || waited[0] != time.Second || len(f.started) != 1 || f.started[0] != 1500*time.Millisecond {

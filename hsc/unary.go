@@ -29,7 +29,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 			return nil, err
 		}
 	}
-	length, err := lease.CheckLength(task.Micros(r.GetLeaseMicros()))
+	length, err := lease.CheckLength(task.Micros(r.GetLease()))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	}
 	s.sessionOf(&l)
 	return &kinesinv1.RegisterResponse{
-		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
+		Worker: l.Worker, Lease: l.Length.Microseconds(), Heartbeat: l.HeartbeatEvery().Microseconds(),
 		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks, Missing: missing,
 	}, nil
 }
@@ -116,7 +116,7 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 		return nil, err
 	}
 	defer s.end()
-	limit, wait := int(max(r.GetLimit(), 1)), task.Micros(r.GetWaitMicros())
+	limit, wait := int(max(r.GetLimit(), 1)), task.Micros(r.GetWait())
 	if limit > ClaimMax {
 		return nil, invalid("limit %d: want at most %d", limit, ClaimMax)
 	}

@@ -13,18 +13,18 @@ import (
 
 func (f *fixture) claim(worker string, limit uint32, wait time.Duration) ([]*kinesinv1.Claimed, error) {
 	r, err := f.svc.Claim(f.ctx, &kinesinv1.ClaimRequest{
-		Worker: worker, Lambdas: []string{"mail"}, Limit: limit, WaitMicros: wait.Microseconds(),
+		Worker: worker, Lambdas: []string{"mail"}, Limit: limit, Wait: wait.Microseconds(),
 	})
 	return r.GetTasks(), err
 }
 
 func TestRegisterAnswersWithTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "host", LeaseMicros: 4_000_000})
-		if err != nil || r.GetLeaseMicros() != 4_000_000 || r.GetHeartbeatMicros() != 1_000_000 {
+		r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "host", Lease: 4_000_000})
+		if err != nil || r.GetLease() != 4_000_000 || r.GetHeartbeat() != 1_000_000 {
 			t.Errorf("%v, %v", r, err)
 		}
-		_, err = f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{LeaseMicros: 1})
+		_, err = f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Lease: 1})
 		wantReason(t, err, kinesinv1.Reason_REASON_INVALID)
 		_, err = f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Groups: []*kinesinv1.SlotGroup{slots(1, "nobody")}})
 		wantReason(t, err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA)
@@ -82,7 +82,7 @@ func TestClaimIsChecked(t *testing.T) {
 			want    kinesinv1.Reason
 		}{
 			"limit":          {&kinesinv1.ClaimRequest{Worker: worker, Lambdas: []string{"mail"}, Limit: ClaimMax + 1}, kinesinv1.Reason_REASON_INVALID},
-			"wait":           {&kinesinv1.ClaimRequest{Worker: worker, Lambdas: []string{"mail"}, WaitMicros: 60_000_001}, kinesinv1.Reason_REASON_INVALID},
+			"wait":           {&kinesinv1.ClaimRequest{Worker: worker, Lambdas: []string{"mail"}, Wait: 60_000_001}, kinesinv1.Reason_REASON_INVALID},
 			"no lambdas":     {&kinesinv1.ClaimRequest{Worker: worker}, kinesinv1.Reason_REASON_INVALID},
 			"unknown lambda": {&kinesinv1.ClaimRequest{Worker: worker, Lambdas: []string{"nobody"}}, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA},
 			"unknown worker": {&kinesinv1.ClaimRequest{Worker: "w-1", Lambdas: []string{"mail"}}, kinesinv1.Reason_REASON_LEASE_LOST},

@@ -14,7 +14,7 @@ import (
 // snooze reports that a task is to run again after a delay.
 func (w *remote) snooze(c *kinesinv1.Claimed, delay time.Duration) {
 	r := result(c, "snoozed")
-	r.DelayMicros = delay.Microseconds()
+	r.Delay = delay.Microseconds()
 	w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 }
 
@@ -129,7 +129,7 @@ func TestDoneIsToldOnceForABatch(t *testing.T) {
 		got := w.wantClaimed(4)
 		slices.SortFunc(got, func(a, b *kinesinv1.Claimed) int { return slices.Compare(a.GetTask(), b.GetTask()) })
 		far := result(got[1], "snoozed")
-		far.DelayMicros = time.Hour.Microseconds()
+		far.Delay = time.Hour.Microseconds()
 		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{
 			result(got[0], "success"), far, result(got[2], "snoozed"), result(got[3], "fatal_failure"),
 		}})
@@ -190,7 +190,7 @@ func TestABrokenChainNeverLosesTheWakeUpRow(t *testing.T) {
 				writes := 0
 				f.store.failPart(1, func(n int) int { writes = n; return min(through, n) })
 				r := result(c, chain.outcome)
-				r.DelayMicros = chain.delay.Microseconds()
+				r.Delay = chain.delay.Microseconds()
 				w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 				w.wantAck(c, kinesinv1.Reason_REASON_UNAVAILABLE)
 				if writes != chain.writes {
@@ -230,7 +230,7 @@ func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 				other.event.Worker = w.id
 				f.store.meanwhile = func() { f.change(id(c), other.event) }
 				r := result(c, chain.outcome)
-				r.DelayMicros = chain.delay.Microseconds()
+				r.Delay = chain.delay.Microseconds()
 				w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 				w.wantAck(c, other.want)
 				row := f.wantWatched(id(c))

@@ -65,7 +65,7 @@ func (p *pool) pass(attempt time.Duration) {
 	report := &kinesinv1.WorkRequest{}
 	for _, c := range p.running {
 		r := result(c, "success")
-		r.StartedMicros = int64(began)
+		r.Started = int64(began)
 		report.Results = append(report.Results, r)
 	}
 	p.running = nil

@@ -22,7 +22,7 @@ var outcomes = map[string]task.Outcome{
 	task.OutcomeCancelled.String(): task.OutcomeCancelled,
 }
 
-// wireClaimed returns a claimed task as the worker gets it. HoldMicros is the instant until which to hold it,
+// wireClaimed returns a claimed task as the worker gets it. Hold is the instant until which to hold it,
 // until hold makes it the time that is left.
 func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, parent *kinesinv1.Parent) *kinesinv1.Claimed {
 	if payload == nil {
@@ -30,27 +30,27 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 	}
 	policy, id := l.PolicyFor(t), t.ID
 	c := &kinesinv1.Claimed{
-		Task:          id[:],
-		Id:            s.Sealer.SealTask(t),
-		Lambda:        l.Name,
-		Collection:    t.Collection,
-		Key:           t.Key,
-		Attempt:       t.Attempt,
-		Failures:      t.Failures,
-		MaxAttempts:   policy.MaxAttempts,
-		WorkerLost:    t.Lost,
-		DueMicros:     int64(t.Due),
-		HoldMicros:    int64(t.HeldUntil()),
-		CreatedMicros: int64(t.Created),
-		TimeoutMicros: policy.Timeout.Microseconds(),
-		Payload:       payload,
-		Blob:          api.WireBlob(t.Blob),
-		Traceparent:   s.traceparent(t),
-		Tags:          task.TagValues(t.Tags),
-		Prompt:        s.isAwaited(t),
-		Occurrence:    api.WireOccurrence(t.Occurrence),
-		Member:        api.WireMember(t.Member),
-		Group:         api.WireGroupEnd(t.GroupEnd),
+		Task:        id[:],
+		Id:          s.Sealer.SealTask(t),
+		Lambda:      l.Name,
+		Collection:  t.Collection,
+		Key:         t.Key,
+		Attempt:     t.Attempt,
+		Failures:    t.Failures,
+		MaxAttempts: policy.MaxAttempts,
+		WorkerLost:  t.Lost,
+		Due:         int64(t.Due),
+		Hold:        int64(t.HeldUntil()),
+		Created:     int64(t.Created),
+		Timeout:     policy.Timeout.Microseconds(),
+		Payload:     payload,
+		Blob:        api.WireBlob(t.Blob),
+		Traceparent: s.traceparent(t),
+		Tags:        task.TagValues(t.Tags),
+		Prompt:      s.isAwaited(t),
+		Occurrence:  api.WireOccurrence(t.Occurrence),
+		Member:      api.WireMember(t.Member),
+		Group:       api.WireGroupEnd(t.GroupEnd),
 	}
 	if t.Chain != nil {
 		c.Parent, c.Chain = parent, s.Sealer.Seal(t.RootLink().Token())
@@ -76,7 +76,7 @@ func (s *Service) isAwaited(t *task.Task) bool {
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.
-func hold(c *kinesinv1.Claimed, now task.Instant) { c.HoldMicros = max(0, c.HoldMicros-int64(now)) }
+func hold(c *kinesinv1.Claimed, now task.Instant) { c.Hold = max(0, c.Hold-int64(now)) }
 
 func idOf(raw []byte) (id task.ID, ok bool) {
 	return id, copy(id[:], raw) == len(id) && len(raw) == len(id)

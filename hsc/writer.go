@@ -99,7 +99,7 @@ func (st *stream) write() {
 
 func (st *stream) send(response *kinesinv1.WorkResponse) bool {
 	now := st.svc.Clock.Now()
-	response.NowMicros, response.NextMicros = int64(now), st.svc.Silence.Microseconds()
+	response.Now, response.Next = int64(now), st.svc.Silence.Microseconds()
 	for _, c := range response.Tasks {
 		hold(c, now)
 	}

@@ -19,7 +19,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 	}
 	requested, due := c.Due, c.Due
 	if due.IsZero() {
-		if requested, due, err = dueOf(b, c.Item.DueMicros, c.Item.DelayMicros); err != nil {
+		if requested, due, err = dueOf(b, c.Item.Due, c.Item.Delay); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 		return err
 	}
 	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID, t.LimitKey)
-	if b.Again && l.Mode == task.Deliver && t.Key == "" && c.Item.DueMicros == 0 {
+	if b.Again && l.Mode == task.Deliver && t.Key == "" && c.Item.Due == 0 {
 		// The earlier call may have stored a row with another due time, which a cancel would not find.
 		t.Enqueued = b.Now
 	}
@@ -58,7 +58,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 // ids the task has, and each later call answers with that one, as a handler has it. A due time to come is the same in
 // all calls, and so is their wake-up row.
 func isRepeatable(b *intake.Batch, c *intake.Incoming, l *catalog.Entry) bool {
-	return !b.First && len(c.Item.RequestId) > 0 && l.Mode == task.Managed && c.Due.IsZero() && task.Instant(c.Item.DueMicros) <= b.Now
+	return !b.First && len(c.Item.RequestId) > 0 && l.Mode == task.Managed && c.Due.IsZero() && task.Instant(c.Item.Due) <= b.Now
 }
 
 // dueMin is 2001-01-01T00:00:00Z in microseconds. The seconds and milliseconds of this century are below it.
@@ -71,7 +71,7 @@ func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.I
 		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")
 	}
 	if dueMicros != 0 && dueMicros < dueMin {
-		return 0, 0, refusal.Invalid("due time %s (due_micros %d) is before 2001, which is a mistake of unit: want microseconds since 1970, not seconds or milliseconds",
+		return 0, 0, refusal.Invalid("due time %s (due %d) is before 2001, which is a mistake of unit: want microseconds since 1970, not seconds or milliseconds",
 			time.UnixMicro(dueMicros).UTC().Format(time.RFC3339), dueMicros)
 	}
 	requested = task.Instant(dueMicros)

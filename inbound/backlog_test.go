@@ -26,7 +26,7 @@ func TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt(t *testing.T) {
 		r.put("idle", `{"format":1}`)
 		b.time.Advance(10 * time.Second)
 		r.wantTold("busy created", "idle created")
-		b.accepted(&kinesinv1.ScheduleItem{Lambda: "busy", DelayMicros: time.Hour.Microseconds()})
+		b.accepted(&kinesinv1.ScheduleItem{Lambda: "busy", Delay: time.Hour.Microseconds()})
 		if b.memory.Len() != 1 {
 			t.Fatal("the task is not in the buffer")
 		}

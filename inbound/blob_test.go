@@ -37,7 +37,7 @@ func (f *fixture) shown(id string) *kinesinv1.Blob {
 func TestATaskWithABlobHasARow(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second, time.Hour} {
 		run(t, func(f *fixture) {
-			id := f.accept(with(keyedBlob(blob(1, 2)), func(i *item) { i.DelayMicros = delay.Microseconds() }))
+			id := f.accept(with(keyedBlob(blob(1, 2)), func(i *item) { i.Delay = delay.Microseconds() }))
 			row := f.row(id)
 			if row.ID.IsZero() || row.Blob == nil || row.Blob.ID != [16]byte(blob(1, 2).Id) || row.PayloadSize != 0 {
 				t.Errorf("in %v: %+v", delay, row)

@@ -190,7 +190,7 @@ func (b *buffered) q1(due time.Duration, change func(*kinesinv1.BufferedTask, *t
 	b.t.Helper()
 	now := b.clock.Now()
 	token := task.InboundToken{ID: task.NewID(now, b.clock.Uint64(), b.clock.Uint64()), Due: now.Add(due).CeilMillis(), Lambda: "mail"}
-	t := &kinesinv1.BufferedTask{Item: &kinesinv1.ScheduleItem{Lambda: "mail"}, AcceptedMicros: int64(now)}
+	t := &kinesinv1.BufferedTask{Item: &kinesinv1.ScheduleItem{Lambda: "mail"}, Accepted: int64(now)}
 	if change != nil {
 		change(t, &token)
 	}
@@ -244,7 +244,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 		if b.memory.Len() != 1 || b.sends != 1 || len(b.waitingRows()) != 0 || b.accepted2() != 4 {
 			t.Errorf("%d messages in %d sends, %d wake-up rows, %d accepted", b.memory.Len(), b.sends, len(b.waitingRows()), b.accepted2())
 		}
-		if v := b.get(ids[1]).Task; v.Priority != "low" || v.DueMicros != int64(start.Add(time.Hour)) || v.CreatedMicros != int64(start) || v.Id != ids[1] {
+		if v := b.get(ids[1]).Task; v.Priority != "low" || v.Due != int64(start.Add(time.Hour)) || v.Created != int64(start) || v.Id != ids[1] {
 			t.Errorf("accepted: %v", v)
 		}
 
@@ -255,7 +255,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 			}
 		}
 		v := b.get(ids[1]).Task
-		if v.Collection != "c" || len(v.Payload) != 100 || v.MaxAttempts != 3 || v.Priority != "low" || v.CreatedMicros != int64(start) || v.DueMicros != int64(start.Add(time.Hour)) {
+		if v.Collection != "c" || len(v.Payload) != 100 || v.MaxAttempts != 3 || v.Priority != "low" || v.Created != int64(start) || v.Due != int64(start.Add(time.Hour)) {
 			t.Errorf("%v", v)
 		}
 		if b.memory.Len() != 0 || len(b.waitingRows()) != 2 || b.consumed != 2 || b.accepted2() != 4 || len(b.added) != 2 {
@@ -278,9 +278,9 @@ func (b *buffered) accepted2() int {
 func TestEveryFieldIsInTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		b.accepted(&kinesinv1.ScheduleItem{
-			Lambda: "mail", DueMicros: int64(start.Add(time.Hour)), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
-			TimeoutMicros: 60e6, BackoffMinMicros: 1e6, BackoffMaxMicros: 60e6, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			Tags: map[string]string{"tenant": "acme"}, LimitKey: "acme", StartBeforeMicros: int64(b.clock.Now().Add(2 * time.Hour)),
+			Lambda: "mail", Due: int64(start.Add(time.Hour)), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
+			Timeout: 60e6, BackoffMin: 1e6, BackoffMax: 60e6, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			Tags: map[string]string{"tenant": "acme"}, LimitKey: "acme", StartBefore: int64(b.clock.Now().Add(2 * time.Hour)),
 		})
 		got, err := b.memory.Receive(b.ctx, 1)
 		if err != nil {
@@ -293,7 +293,7 @@ func TestEveryFieldIsInTheBuffer(t *testing.T) {
 		m := e.Tasks[0].Item.ProtoReflect()
 		for i := range m.Descriptor().Fields().Len() {
 			field := m.Descriptor().Fields().Get(i)
-			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key", "on_conflict", "blob", "then", "else", "finally", "lambda_ref"}, string(field.Name()))
+			elsewhere := slices.Contains([]string{"due", "delay", "request_id", "key", "on_conflict", "blob", "then", "else", "finally", "lambda_ref"}, string(field.Name()))
 			if m.Has(field) == elsewhere {
 				t.Errorf("%s: there %v", field.Name(), m.Has(field))
 			}
@@ -402,7 +402,7 @@ func TestIdsThatWereSentStraightToTheBuffer(t *testing.T) {
 
 func TestHowLongAnIDMayMeanATaskInTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
-		if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: time.Hour.Microseconds()}}); err != nil {
+		if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: time.Hour.Microseconds()}}); err != nil {
 			t.Fatal(err)
 		}
 		soon, far := b.q1(time.Minute, nil), b.q1(900*time.Hour, nil)
@@ -565,7 +565,7 @@ func TestALateDuplicateNeverRunsAgain(t *testing.T) {
 			}
 			upTo := func(d time.Duration) time.Duration { return time.Duration(b.clock.Uint64() % uint64(d)) }
 			retention := []time.Duration{time.Minute, time.Hour, task.RetentionDefault}[seed%3]
-			if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: retention.Microseconds()}}); err != nil {
+			if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: retention.Microseconds()}}); err != nil {
 				t.Fatal(err)
 			}
 			due := upTo(2*24*time.Hour) + 11*time.Second
@@ -767,7 +767,7 @@ func TestRandomDuplicates(t *testing.T) {
 func TestARepeatedCallOvertakesTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		call := func(r *kinesinv1.ScheduleRequest) (id string) {
-			r.Items = []*kinesinv1.ScheduleItem{{Lambda: "mail", DelayMicros: time.Hour.Microseconds(), RequestId: uuid7(1)}}
+			r.Items = []*kinesinv1.ScheduleItem{{Lambda: "mail", Delay: time.Hour.Microseconds(), RequestId: uuid7(1)}}
 			b.during(inbound.BufferLingerDefault, func() {
 				if response, err := b.Schedule(b.ctx, r); err != nil {
 					t.Error(err)

@@ -239,7 +239,7 @@ func changeRefusal(t *task.Task, err error) error {
 func (in *Inbound) changeResult(id string, t *task.Task, err error) *kinesinv1.ChangeResult {
 	r := &kinesinv1.ChangeResult{Id: id, Problem: refusal.Problem(err)}
 	if !t.ID.IsZero() {
-		r.State, r.DueMicros, r.Seq = t.State.String(), int64(t.PlannedDue()), t.Seq
+		r.State, r.Due, r.Seq = t.State.String(), int64(t.PlannedDue()), t.Seq
 	}
 	return r
 }

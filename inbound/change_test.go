@@ -20,7 +20,7 @@ const (
 
 func (f *fixture) reschedule(id string, delay time.Duration, ifSeq uint64) *kinesinv1.ChangeResult {
 	f.t.Helper()
-	response, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, DelayMicros: delay.Microseconds(), IfSeq: ifSeq})
+	response, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, Delay: delay.Microseconds(), IfSeq: ifSeq})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestRescheduleInEveryState(t *testing.T) {
 			default:
 				due := f.clock.Now().Add(time.Hour).CeilMillis()
 				row := f.wantWaits(id, due)
-				if r.Problem != nil || r.State != "scheduled" || r.DueMicros != int64(due) || r.Seq != row.Seq || row.Seq <= before.Seq {
+				if r.Problem != nil || r.State != "scheduled" || r.Due != int64(due) || r.Seq != row.Seq || row.Seq <= before.Seq {
 					t.Errorf("%s: %v", name, r)
 				}
 				if now := f.get(id).Task; now.Id != id || now.Failures != before.Failures || string(now.Payload) != string(before.Payload) {
@@ -114,7 +114,7 @@ func TestRunNowAndBack(t *testing.T) {
 	run(t, func(f *fixture) {
 		id := f.accept(in(time.Hour))
 		now := task.FromMillis(f.clock.Now().Millis())
-		if r := f.reschedule(id, 0, 0); r.Problem != nil || r.DueMicros != int64(now) {
+		if r := f.reschedule(id, 0, 0); r.Problem != nil || r.Due != int64(now) {
 			t.Fatalf("%v", r)
 		}
 		f.wantWaits(id, now)
@@ -258,7 +258,7 @@ func TestUpdate(t *testing.T) {
 			run(t, func(f *fixture) {
 				id := inStates[name](f)
 				before := f.row(id)
-				r := f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte(text), MaxAttempts: 7, TimeoutMicros: 5e6})
+				r := f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte(text), MaxAttempts: 7, Timeout: 5e6})
 				row, now := f.row(id), f.get(id).Task
 				if r.Problem != nil || string(now.Payload) != text || row.Overrides.MaxAttempts != 7 || row.Overrides.Timeout != 5*time.Second {
 					t.Errorf("%s: %v, payload of %d bytes, %+v", name, r, len(now.Payload), row.Overrides)
@@ -283,7 +283,7 @@ func TestUpdateRefuses(t *testing.T) {
 		id := f.accept(in(time.Hour))
 		wantRefusal(t, "too large", f.update(&kinesinv1.TaskUpdate{Id: id, Payload: make([]byte, payload+1)}).Problem, kinesinv1.Reason_REASON_TOO_LARGE)
 		wantRefusal(t, "attempts", f.update(&kinesinv1.TaskUpdate{Id: id, MaxAttempts: 5000}).Problem, isInvalid, "max attempts")
-		wantRefusal(t, "expiry", f.update(&kinesinv1.TaskUpdate{Id: id, StartBeforeMicros: int64(f.clock.Now())}).Problem, isInvalid, "start_before")
+		wantRefusal(t, "expiry", f.update(&kinesinv1.TaskUpdate{Id: id, StartBefore: int64(f.clock.Now())}).Problem, isInvalid, "start_before")
 		wantRefusal(t, "nobody's", f.update(&kinesinv1.TaskUpdate{Id: "k1abc"}).Problem, kinesinv1.Reason_REASON_NOT_FOUND)
 		if _, err := f.Update(f.ctx, &kinesinv1.UpdateRequest{}); err == nil {
 			t.Error("no updates are accepted")
@@ -397,7 +397,7 @@ func TestARescheduledTaskKeepsItsExpiry(t *testing.T) {
 	run(t, func(f *fixture) {
 		id := f.accept(in(time.Hour))
 		until := f.clock.Now().Add(2 * time.Hour)
-		if r := f.update(&kinesinv1.TaskUpdate{Id: id, StartBeforeMicros: int64(until)}); r.Problem != nil {
+		if r := f.update(&kinesinv1.TaskUpdate{Id: id, StartBefore: int64(until)}); r.Problem != nil {
 			t.Fatal(r.Problem)
 		}
 		wantRefusal(t, "beyond its expiry", f.reschedule(id, 3*time.Hour, 0).Problem, isInvalid, "expires at", "start_before")

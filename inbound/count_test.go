@@ -132,8 +132,8 @@ func TestStatsOfWhatMayBeRead(t *testing.T) {
 			got := ""
 			for _, l := range r.Lambdas {
 				oldest := time.Duration(0)
-				if l.OldestDueMicros != 0 {
-					oldest = time.Duration(l.OldestDueMicros-int64(f.clock.Now())) * time.Microsecond
+				if l.OldestDue != 0 {
+					oldest = time.Duration(l.OldestDue-int64(f.clock.Now())) * time.Microsecond
 				}
 				got += fmt.Sprint(l.Lambda, " ", l.Tasks, " ", l.Exact, " ", oldest, ";")
 			}

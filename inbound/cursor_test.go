@@ -26,7 +26,7 @@ func TestACursorIsOfOneList(t *testing.T) {
 		if next, err := page("mail", "", first.NextCursor); err != nil || len(next.Tasks) != 1 || next.Tasks[0].Id == first.Tasks[0].Id {
 			t.Errorf("%v, %v", next, err)
 		}
-		position := fmt.Appendf(nil, `{"s":0,"p":1,"a":%d,"i":%q}`, first.Tasks[0].DueMicros, f.idOf(first.Tasks[0].Id).String())
+		position := fmt.Appendf(nil, `{"s":0,"p":1,"a":%d,"i":%q}`, first.Tasks[0].Due, f.idOf(first.Tasks[0].Id).String())
 		for what, c := range map[string]struct {
 			lambda, state string
 			cursor        []byte

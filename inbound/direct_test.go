@@ -40,7 +40,7 @@ func runOutgoing(t *testing.T, change func(*settings), test func(o *outgoing)) {
 		}
 	}, func(f *fixture) {
 		o.fixture = f
-		created, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", RetentionMicros: time.Hour.Microseconds()}})
+		created, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", Retention: time.Hour.Microseconds()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func runOutgoing(t *testing.T, change func(*settings), test func(o *outgoing)) {
 
 // due returns a task of the deliver lambda.
 func due(d time.Duration) *kinesinv1.ScheduleItem {
-	return &kinesinv1.ScheduleItem{Lambda: "invoices", DelayMicros: d.Microseconds(), Payload: []byte("42"), Traceparent: trace}
+	return &kinesinv1.ScheduleItem{Lambda: "invoices", Delay: d.Microseconds(), Payload: []byte("42"), Traceparent: trace}
 }
 
 func (o *outgoing) delivered() []queuetest.Delivered {
@@ -177,7 +177,7 @@ func TestWhatTheQueueRefusesIsStored(t *testing.T) {
 			}
 			results := o.schedule(large(), large(), large())
 			for i, r := range results {
-				if r.Problem != nil || r.Id == "" || r.DueMicros != int64(start.Add(time.Minute)) {
+				if r.Problem != nil || r.Id == "" || r.Due != int64(start.Add(time.Minute)) {
 					t.Errorf("item %d: %+v", i, r)
 				}
 			}
@@ -199,9 +199,9 @@ func TestWhatMakesNoSenseForADeliverLambdaIsRefused(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		for what, change := range map[string]func(i *kinesinv1.ScheduleItem){
 			"max attempts": func(i *kinesinv1.ScheduleItem) { i.MaxAttempts = 3 },
-			"timeout":      func(i *kinesinv1.ScheduleItem) { i.TimeoutMicros = 1e6 },
-			"backoff":      func(i *kinesinv1.ScheduleItem) { i.BackoffMinMicros, i.BackoffMaxMicros = 1e6, 1e7 },
-			"start before": func(i *kinesinv1.ScheduleItem) { i.StartBeforeMicros = int64(start.Add(time.Hour)) },
+			"timeout":      func(i *kinesinv1.ScheduleItem) { i.Timeout = 1e6 },
+			"backoff":      func(i *kinesinv1.ScheduleItem) { i.BackoffMin, i.BackoffMax = 1e6, 1e7 },
+			"start before": func(i *kinesinv1.ScheduleItem) { i.StartBefore = int64(start.Add(time.Hour)) },
 		} {
 			r := o.schedule(with(due(0), change))[0]
 			wantRefusal(t, what, r.Problem, kinesinv1.Reason_REASON_INVALID, "mode deliver", "do", "not apply; leave")
@@ -215,9 +215,9 @@ func TestWhatMakesNoSenseForADeliverLambdaIsRefused(t *testing.T) {
 		wantError(t, "create with attempts", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
 		_, err = o.CreateLambda(o.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "x", Mode: "deliver", PoisonBound: 3}})
 		wantError(t, "create with a poison bound", err, kinesinv1.Reason_REASON_INVALID, "poison bound", "not for mode deliver")
-		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", StartWithinMicros: 1e6}})
+		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", StartWithin: 1e6}})
 		wantError(t, "update of start within", err, kinesinv1.Reason_REASON_INVALID, "start within", "not for mode deliver")
-		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", TimeoutMicros: 1e6}})
+		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", Timeout: 1e6}})
 		wantError(t, "update of the timeout", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
 	})
 }
@@ -229,7 +229,7 @@ func TestALambdaIsProvisionedBeforeItIsThere(t *testing.T) {
 			t.Errorf("provisioned %+v", made)
 		}
 		got, err := o.GetLambda(o.ctx, &kinesinv1.GetLambdaRequest{Name: "invoices"})
-		if err != nil || got.Lambda.Mode != "deliver" || got.Lambda.MaxAttempts != 0 || got.Lambda.TimeoutMicros != 0 {
+		if err != nil || got.Lambda.Mode != "deliver" || got.Lambda.MaxAttempts != 0 || got.Lambda.Timeout != 0 {
 			t.Errorf("lambda %+v, %v", got, err)
 		}
 		_, err = o.CreateLambda(o.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "no good", Mode: "deliver"}})
@@ -259,13 +259,13 @@ func TestTheLifeOfADeliverTaskAsItsUserSeesIt(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		id := o.accept(due(time.Hour))
 		o.wantState(id, "scheduled")
-		if next := o.get(id).Task.NextMicros; next != int64(start.Add(time.Hour)) {
+		if next := o.get(id).Task.Next; next != int64(start.Add(time.Hour)) {
 			t.Errorf("next look %d", next)
 		}
 		o.time.Advance(time.Hour)
 		taken := o.acquire(o.waitingRows()[0])
 		o.wantState(id, "acquired")
-		if got := o.get(id).Task; got.Worker != "p1" || got.NextMicros != int64(taken.ClaimedAt.Add(task.AcquireTimeout)) || got.Traceparent != trace {
+		if got := o.get(id).Task; got.Worker != "p1" || got.Next != int64(taken.ClaimedAt.Add(task.AcquireTimeout)) || got.Traceparent != trace {
 			t.Errorf("got %+v", got)
 		}
 		wantRefusal(t, "cancel", o.cancel(id).Problem, kinesinv1.Reason_REASON_TOO_LATE, "on the queue")
@@ -288,7 +288,7 @@ func TestAWaitForADelivery(t *testing.T) {
 		var got *kinesinv1.GetResponse
 		var err error
 		o.during(12*time.Second, func() {
-			got, err = o.Wait(o.ctx, &kinesinv1.WaitRequest{Ids: []string{id}, WaitMicros: time.Minute.Microseconds()})
+			got, err = o.Wait(o.ctx, &kinesinv1.WaitRequest{Ids: []string{id}, Wait: time.Minute.Microseconds()})
 		})
 		if err != nil || got.Results[0].Task.State != "delivered" {
 			t.Errorf("%+v, %v", got, err)
@@ -328,7 +328,7 @@ func TestATaskThatMayBeStoredTwiceIsNotCancelled(t *testing.T) {
 		}
 		wantRefusal(t, "delay", o.cancel(again(due(time.Hour))).Problem, kinesinv1.Reason_REASON_TOO_LATE, "about to be")
 		for what, item := range map[string]*kinesinv1.ScheduleItem{
-			"due time": with(due(0), func(i *kinesinv1.ScheduleItem) { i.DueMicros = int64(start.Add(time.Hour)) }),
+			"due time": with(due(0), func(i *kinesinv1.ScheduleItem) { i.Due = int64(start.Add(time.Hour)) }),
 			"key":      with(due(time.Hour), func(i *kinesinv1.ScheduleItem) { i.Key = "k" }),
 		} {
 			if r := o.cancel(again(item)); r.Problem != nil || r.Outcome != "cancelled" {

@@ -12,10 +12,10 @@ import (
 // A task has its own StartBefore, or else that of its lambda.
 func TestWhenATaskExpires(t *testing.T) {
 	run(t, func(f *fixture) {
-		own := with(in(time.Minute), func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Hour)) })
+		own := with(in(time.Minute), func(i *item) { i.StartBefore = int64(start.Add(time.Hour)) })
 		for _, within := range []time.Duration{0, 5 * time.Second} {
 			if within > 0 {
-				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: within.Microseconds()}}
+				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: within.Microseconds()}}
 				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
 					t.Fatal(err)
 				}
@@ -27,8 +27,8 @@ func TestWhenATaskExpires(t *testing.T) {
 			keyed := with(in(time.Minute), func(i *item) { i.Key = within.String() })
 			for i, want := range []task.Instant{start.Add(time.Hour), ofLambda, ofLambda} {
 				id := f.accept([]*item{own, in(time.Minute), keyed}[i])
-				if got := f.get(id).Task; got.GetStartBeforeMicros() != int64(want) {
-					t.Errorf("start within %v, task %d: start before %v, want %v", within, i, task.Instant(got.GetStartBeforeMicros()).Sub(start), want.Sub(start))
+				if got := f.get(id).Task; got.GetStartBefore() != int64(want) {
+					t.Errorf("start within %v, task %d: start before %v, want %v", within, i, task.Instant(got.GetStartBefore()).Sub(start), want.Sub(start))
 				}
 			}
 		}
@@ -38,16 +38,16 @@ func TestWhenATaskExpires(t *testing.T) {
 // A task that replaces another expires as if it were new.
 func TestWhenAReplacedTaskExpires(t *testing.T) {
 	run(t, func(f *fixture) {
-		update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: time.Second.Microseconds()}}
+		update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: time.Second.Microseconds()}}
 		if _, err := f.UpdateLambda(f.ctx, update); err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []task.Instant{0, start.Add(time.Hour)} {
 			id := f.accept(with(in(time.Minute), func(i *item) { i.Key = "k" }))
 			want := max(own, start.Add(2*time.Minute+time.Second))
-			r := f.schedule(with(in(2*time.Minute), func(i *item) { i.Key, i.OnConflict, i.StartBeforeMicros = "k", "replace", int64(own) }))[0]
-			if got := f.get(id).Task; !r.Replaced || got.GetStartBeforeMicros() != int64(want) {
-				t.Errorf("start before %v, want %v (%v)", task.Instant(got.GetStartBeforeMicros()).Sub(start), want.Sub(start), r)
+			r := f.schedule(with(in(2*time.Minute), func(i *item) { i.Key, i.OnConflict, i.StartBefore = "k", "replace", int64(own) }))[0]
+			if got := f.get(id).Task; !r.Replaced || got.GetStartBefore() != int64(want) {
+				t.Errorf("start before %v, want %v (%v)", task.Instant(got.GetStartBefore()).Sub(start), want.Sub(start), r)
 			}
 			f.cancel(id)
 		}
@@ -59,19 +59,19 @@ func TestWhenARedrivenTaskExpires(t *testing.T) {
 	run(t, func(f *fixture) {
 		for _, within := range []time.Duration{0, time.Second} {
 			if within > 0 {
-				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: within.Microseconds()}}
+				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: within.Microseconds()}}
 				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
 					t.Fatal(err)
 				}
 			}
 			redriven := func(own task.Instant, later time.Duration) task.Instant {
-				id := f.accept(with(in(time.Minute), func(i *item) { i.StartBeforeMicros = int64(own) }))
+				id := f.accept(with(in(time.Minute), func(i *item) { i.StartBefore = int64(own) }))
 				f.cancel(id)
 				f.time.Advance(later)
 				if r := f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}}); r.Problem != nil {
 					t.Fatal(r.Problem)
 				}
-				return task.Instant(f.get(id).Task.GetStartBeforeMicros())
+				return task.Instant(f.get(id).Task.GetStartBefore())
 			}
 			now := f.clock.Now()
 			if own := now.Add(3 * time.Hour); redriven(own, 0) != own {
@@ -94,7 +94,7 @@ func TestWhenARedrivenTaskExpires(t *testing.T) {
 // The wake-up of a task that goes to its queue at once is no later than its expiry.
 func TestANearTaskWakesWhenItExpires(t *testing.T) {
 	run(t, func(f *fixture) {
-		id := f.accept(with(in(time.Second), func(i *item) { i.StartBeforeMicros = int64(start.Add(2 * time.Second)) }))
+		id := f.accept(with(in(time.Second), func(i *item) { i.StartBefore = int64(start.Add(2 * time.Second)) }))
 		if row := f.row(id); row.State != task.Enqueued || row.Wake != start.Add(2*time.Second) {
 			t.Errorf("%s, wakes after %v", row.State, row.Wake.Sub(start))
 		}
@@ -106,7 +106,7 @@ func TestANearTaskWakesWhenItExpires(t *testing.T) {
 func TestATaskThatComesOutOfTheBufferTooLateIsStoredForItsEnd(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		ids := b.accepted(with(in(time.Minute), func(i *item) {
-			i.StartBeforeMicros, i.Tags = int64(start.Add(2*time.Minute)), map[string]string{"tenant": "acme"}
+			i.StartBefore, i.Tags = int64(start.Add(2*time.Minute)), map[string]string{"tenant": "acme"}
 		}))
 		b.advance(3 * time.Minute)
 		b.drain(time.Second)

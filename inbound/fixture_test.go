@@ -447,7 +447,7 @@ func (f *fixture) during(d time.Duration, call func()) {
 
 // in returns a task of lambda mail that is due in d.
 func in(d time.Duration) *kinesinv1.ScheduleItem {
-	return &kinesinv1.ScheduleItem{Lambda: "mail", DelayMicros: d.Microseconds()}
+	return &kinesinv1.ScheduleItem{Lambda: "mail", Delay: d.Microseconds()}
 }
 
 func with(item *kinesinv1.ScheduleItem, change func(*kinesinv1.ScheduleItem)) *kinesinv1.ScheduleItem {

@@ -63,7 +63,7 @@ func TestForecast(t *testing.T) {
 
 		// A bucket begins with what is due on its edge, and a backlog takes none of the budget.
 		midnight := time.Date(2023, 11, 15, 0, 0, 0, 0, time.UTC)
-		f.accept(named("pay", "midnight", 0, func(item *kinesinv1.ScheduleItem) { item.DelayMicros, item.DueMicros = 0, midnight.UnixMicro() }))
+		f.accept(named("pay", "midnight", 0, func(item *kinesinv1.ScheduleItem) { item.Delay, item.Due = 0, midnight.UnixMicro() }))
 		later := []time.Time{now.Add(80 * time.Minute), midnight, edges[3]} // some are due before the first
 		coming, err := f.Forecast(f.ctx, later, 100_000)
 		if err != nil {

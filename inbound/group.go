@@ -108,7 +108,7 @@ func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleIt
 	if err != nil {
 		return nil, err
 	}
-	due, _, err := dueOf(b, item.DueMicros, item.DelayMicros)
+	due, _, err := dueOf(b, item.Due, item.Delay)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, a
 	c := &b.Tasks[0]
 	c.Way, c.After = intake.WayStore, after
 	c.Item = proto.CloneOf(item)
-	c.Due = max(task.Instant(item.DueMicros), completed.Add(max(0, task.Micros(item.DelayMicros)))).CeilMillis()
+	c.Due = max(task.Instant(item.Due), completed.Add(max(0, task.Micros(item.Delay)))).CeilMillis()
 	c.Item.RequestId = as[:]
 	l, err := b.FindLambda(ctx, item.Lambda)
 	if err != nil {

@@ -68,7 +68,7 @@ func (in *Inbound) heldByGates(l *catalog.Entry, held int64) (all []*kinesinv1.H
 	for _, g := range in.Gates.OfLambda(l.Ref) {
 		if g.InForce(now) {
 			all = append(all, &kinesinv1.HeldBy{
-				Reason: waitsForGate, Text: gateHoldText(g), Priority: g.Priority, Gate: g.ID, Action: string(g.Action), UntilMicros: int64(g.Until),
+				Reason: waitsForGate, Text: gateHoldText(g), Priority: g.Priority, Gate: g.ID, Action: string(g.Action), Until: int64(g.Until),
 			})
 		}
 	}

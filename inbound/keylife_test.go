@@ -47,7 +47,7 @@ func TestAKeyIsFreeAfterTheseEnds(t *testing.T) {
 			if r.Problem != nil || r.Duplicate || r.Id == old {
 				t.Fatalf("%s: %v", s, r)
 			}
-			row := f.wantWaits(r.Id, task.Instant(r.DueMicros))
+			row := f.wantWaits(r.Id, task.Instant(r.Due))
 			if now := f.get(r.Id).Task; string(now.Payload) != "two" || len(now.Attempts) != 0 || row.Attempt != 3 {
 				t.Errorf("%s: %v, attempt %d", s, now, row.Attempt)
 			}
@@ -93,7 +93,7 @@ func TestTwoCallsForAFreeKey(t *testing.T) {
 		if other.Problem != nil {
 			t.Fatal(other.Problem)
 		}
-		f.wantWaits(other.Id, task.Instant(other.DueMicros))
+		f.wantWaits(other.Id, task.Instant(other.Due))
 	})
 }
 
@@ -106,10 +106,10 @@ func TestOnConflict(t *testing.T) {
 		}
 		wantRefusal(t, "reject", f.schedule(keyedIn(time.Hour, "one", "reject"))[0].Problem, isConflict, "scheduled")
 		r := f.schedule(keyedIn(2*time.Hour, "two", "replace"))[0]
-		if !r.Duplicate || !r.Replaced || r.Id != id || r.DueMicros != int64(f.clock.Now().Add(2*time.Hour)) {
+		if !r.Duplicate || !r.Replaced || r.Id != id || r.Due != int64(f.clock.Now().Add(2*time.Hour)) {
 			t.Fatalf("replace: %v", r)
 		}
-		f.wantWaits(id, task.Instant(r.DueMicros))
+		f.wantWaits(id, task.Instant(r.Due))
 		if got := string(f.get(id).Task.Payload); got != "two" {
 			t.Errorf("payload %q", got)
 		}
@@ -259,7 +259,7 @@ func TestAReplacementHasItsOwnExpiry(t *testing.T) {
 	run(t, func(f *fixture) {
 		now := f.clock.Now()
 		expiring := func(payload string, at time.Duration) *item {
-			return with(keyedIn(time.Hour, payload, "replace"), func(i *item) { i.StartBeforeMicros = int64(now.Add(at)) })
+			return with(keyedIn(time.Hour, payload, "replace"), func(i *item) { i.StartBefore = int64(now.Add(at)) })
 		}
 		id := f.accept(expiring("one", 2*time.Hour))
 		for _, c := range []struct {

@@ -26,7 +26,7 @@ func TestCreateAndGetLambda(t *testing.T) {
 	run(t, func(f *fixture) {
 		want := &lambda{
 			Name: "report", Mode: "managed", Priorities: []string{"fast", "slow"}, Shards: 4, MaxAttempts: 3,
-			TimeoutMicros: 1_000_000, BackoffMinMicros: 2_000_000, BackoffMaxMicros: 3_000_000, RetentionMicros: 60_000_000,
+			Timeout: 1_000_000, BackoffMin: 2_000_000, BackoffMax: 3_000_000, Retention: 60_000_000,
 		}
 		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
 		if err != nil || made.Existed {
@@ -41,8 +41,8 @@ func TestCreateAndGetLambda(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := got.Lambda
-		if l.Mode != "managed" || len(l.Priorities) != 2 || l.Shards != 4 || l.MaxAttempts != 3 || l.TimeoutMicros != 1_000_000 || l.BackoffMinMicros != 2_000_000 ||
-			l.BackoffMaxMicros != 3_000_000 || l.RetentionMicros != 60_000_000 || l.CreatedMicros != int64(start) || l.Version != 1 || l.Deleting {
+		if l.Mode != "managed" || len(l.Priorities) != 2 || l.Shards != 4 || l.MaxAttempts != 3 || l.Timeout != 1_000_000 || l.BackoffMin != 2_000_000 ||
+			l.BackoffMax != 3_000_000 || l.Retention != 60_000_000 || l.Created != int64(start) || l.Version != 1 || l.Deleting {
 			t.Errorf("%v", l)
 		}
 		all, err := f.ListLambdas(f.ctx, &kinesinv1.ListLambdasRequest{})
@@ -66,7 +66,7 @@ func TestCreateLambdaRefusals(t *testing.T) {
 			"too many shards":      {&lambda{Name: "x", Shards: 1025}, isInvalid, "1 to 1024"},
 			"shards that overflow": {&lambda{Name: "x", Shards: 1 << 16}, isInvalid, "1 to 1024"},
 			"nine priorities":      {&lambda{Name: "x", Priorities: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, isInvalid, "1 to 8"},
-			"timeout overflows":    {&lambda{Name: "x", TimeoutMicros: 18_446_744_073_709_552 + 1_000_000}, isInvalid, "timeout"},
+			"timeout overflows":    {&lambda{Name: "x", Timeout: 18_446_744_073_709_552 + 1_000_000}, isInvalid, "timeout"},
 			"weight of nobody":     {&lambda{Name: "x", PriorityWeights: map[string]uint32{"urgent": 2}}, isInvalid, `"urgent" is no priority of the lambda, which has high, normal, low`},
 			"weight 0":             {&lambda{Name: "x", PriorityWeights: map[string]uint32{"high": 0}}, isInvalid, `weight of priority "high" 0: want 1 to 1000`},
 			"weights to deliver":   {&lambda{Name: "x", Mode: "deliver", PriorityWeights: map[string]uint32{"high": 2}}, isInvalid, "priority weights: not for mode deliver"},
@@ -74,7 +74,7 @@ func TestCreateLambdaRefusals(t *testing.T) {
 			"key limit too high":   {&lambda{Name: "x", LimitKeyConcurrency: 100_001}, isInvalid, "limit key concurrency 100001: want 1 to 100000"},
 			"key rate too low":     {&lambda{Name: "x", LimitKeyRate: 0.0001}, isInvalid, "want 0.001 to 1000000 starts per second"},
 			"other weights":        {&lambda{Name: "mail", Shards: 2, PriorityWeights: map[string]uint32{"high": 2}}, kinesinv1.Reason_REASON_EXISTS, "exists with other settings"},
-			"short retention":      {&lambda{Name: "x", RetentionMicros: 59_999_999}, isInvalid, "1m0s"},
+			"short retention":      {&lambda{Name: "x", Retention: 59_999_999}, isInvalid, "1m0s"},
 			"other settings":       {&lambda{Name: "mail", Shards: 7}, kinesinv1.Reason_REASON_EXISTS, "shards 2"},
 		} {
 			_, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: c.lambda})
@@ -93,15 +93,15 @@ func TestUpdateLambda(t *testing.T) {
 			return r.GetLambda(), err
 		}
 		got, err := update(&lambda{MaxAttempts: 2, Shards: 2, Priorities: []string{"high", "normal", "low"}})
-		if err != nil || got.MaxAttempts != 2 || got.Version != 2 || got.TimeoutMicros != task.TimeoutDefault.Microseconds() {
+		if err != nil || got.MaxAttempts != 2 || got.Version != 2 || got.Timeout != task.TimeoutDefault.Microseconds() {
 			t.Errorf("%v, %v", got, err)
 		}
-		got, err = update(&lambda{BackoffMinMicros: 5_000_000}) // the other one stays
-		if err != nil || got.BackoffMinMicros != 5_000_000 || got.BackoffMaxMicros != task.BackoffMaxDefault.Microseconds() {
+		got, err = update(&lambda{BackoffMin: 5_000_000}) // the other one stays
+		if err != nil || got.BackoffMin != 5_000_000 || got.BackoffMax != task.BackoffMaxDefault.Microseconds() {
 			t.Errorf("%v, %v", got, err)
 		}
-		got, err = update(&lambda{BackoffMaxMicros: 6_000_000, TimeoutMicros: 200_000, RetentionMicros: 61_000_000})
-		if err != nil || got.BackoffMinMicros != 5_000_000 || got.BackoffMaxMicros != 6_000_000 || got.TimeoutMicros != 200_000 || got.RetentionMicros != 61_000_000 {
+		got, err = update(&lambda{BackoffMax: 6_000_000, Timeout: 200_000, Retention: 61_000_000})
+		if err != nil || got.BackoffMin != 5_000_000 || got.BackoffMax != 6_000_000 || got.Timeout != 200_000 || got.Retention != 61_000_000 {
 			t.Errorf("%v, %v", got, err)
 		}
 		got, err = update(&lambda{PriorityWeights: map[string]uint32{"high": 8, "normal": 3}})
@@ -122,8 +122,8 @@ func TestUpdateLambda(t *testing.T) {
 			"priorities":      {&lambda{Priorities: []string{"low", "high"}}, "cannot change"},
 			"fewer shards":    {&lambda{Shards: 1}, "shards only grow: lambda mail has 2, and 1 are asked for"},
 			"mode":            {&lambda{Mode: "deliver"}, "cannot change"},
-			"backoff minimum": {&lambda{BackoffMinMicros: 7_000_000}, "backoff maximum"},
-			"negative":        {&lambda{TimeoutMicros: -1}, "100ms"},
+			"backoff minimum": {&lambda{BackoffMin: 7_000_000}, "backoff maximum"},
+			"negative":        {&lambda{Timeout: -1}, "100ms"},
 		} {
 			_, err := update(c.lambda)
 			wantError(t, what, err, isInvalid, c.word)

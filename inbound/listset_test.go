@@ -242,7 +242,7 @@ func TestTheNewestComesFirst(t *testing.T) {
 			}
 			f.schedule(in(time.Minute))
 			f.cancelled(ids[n*3])
-			if _, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: ids[n*3+1 : n*3+2], DelayMicros: time.Hour.Microseconds()}); err != nil {
+			if _, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: ids[n*3+1 : n*3+2], Delay: time.Hour.Microseconds()}); err != nil {
 				t.Fatal(err)
 			}
 		}

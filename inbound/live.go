@@ -76,7 +76,7 @@ func (in *Inbound) addWorkers(ctx context.Context, l *catalog.Entry, s *kinesinv
 			return
 		}
 	}
-	if n == 0 && s.OldestDueMicros != 0 {
+	if n == 0 && s.OldestDue != 0 {
 		s.HeldBy = append(s.HeldBy, noWorker(l))
 	}
 }
@@ -85,7 +85,7 @@ func (in *Inbound) addWorkers(ctx context.Context, l *catalog.Entry, s *kinesinv
 // some.
 func heldByBusyWorkers(s *kinesinv1.LambdaStats) (all []*kinesinv1.HeldBy) {
 	for _, p := range s.Priorities {
-		oldest := task.Micros(p.OldestMicros)
+		oldest := task.Micros(p.Oldest)
 		if p.GetQueued() > 0 && oldest >= busyAfter {
 			all = append(all, &kinesinv1.HeldBy{
 				Reason: waitsForSlot, Priority: p.Priority,
@@ -125,7 +125,7 @@ func (in *Inbound) priorityStats(ctx context.Context, l *catalog.Entry) []*kines
 			depth, err := in.Queue.Depth(ctx, queue.Name{Lambda: l.Ref, Priority: uint8(class)})
 			if err == nil {
 				queued := int64(depth.Visible)
-				p.Queued, p.InFlight, p.OldestMicros = &queued, int64(depth.InFlight), depth.Oldest.Microseconds()
+				p.Queued, p.InFlight, p.Oldest = &queued, int64(depth.InFlight), depth.Oldest.Microseconds()
 			}
 			return nil // it is not known
 		})

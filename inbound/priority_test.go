@@ -43,7 +43,7 @@ func TestAnotherPriorityInEveryState(t *testing.T) {
 				wantRefusal(t, name, r.Problem, isTooLate)
 				return
 			}
-			if r.Problem != nil || r.Seq <= before.Seq || r.DueMicros != before.DueMicros {
+			if r.Problem != nil || r.Seq <= before.Seq || r.Due != before.Due {
 				t.Errorf("%s: %v, was %v", name, r, before)
 			}
 			row := f.wantMoved(id, "high")
@@ -71,8 +71,8 @@ func TestPriorityTimeAndPayloadAtOnce(t *testing.T) {
 		id := f.accept(with(in(time.Hour), func(i *item) { i.Key = "k" }))
 		seq := f.get(id).Task.Seq
 		r := f.update(&kinesinv1.TaskUpdate{
-			Id: id, IfSeq: seq, Priority: "low", DelayMicros: (3 * time.Hour).Microseconds(), Payload: []byte("other"),
-			StartBeforeMicros: int64(f.clock.Now().Add(4 * time.Hour)),
+			Id: id, IfSeq: seq, Priority: "low", Delay: (3 * time.Hour).Microseconds(), Payload: []byte("other"),
+			StartBefore: int64(f.clock.Now().Add(4 * time.Hour)),
 		})
 		due := f.clock.Now().Add(3 * time.Hour).CeilMillis()
 		if row := f.wantMoved(id, "low"); r.Problem != nil || row.Due != due || row.Wake != due || row.StartBefore != f.clock.Now().Add(4*time.Hour) {
@@ -87,8 +87,8 @@ func TestPriorityTimeAndPayloadAtOnce(t *testing.T) {
 			t.Errorf("the same again: %v", again)
 		}
 		wantRefusal(t, "another", f.update(&kinesinv1.TaskUpdate{Id: id, Priority: "urgent"}).Problem, isInvalid, "urgent", "high")
-		wantRefusal(t, "too far", f.update(&kinesinv1.TaskUpdate{Id: id, DelayMicros: (100_000 * time.Hour).Microseconds()}).Problem, isInvalid, "too far ahead")
-		wantRefusal(t, "both", f.update(&kinesinv1.TaskUpdate{Id: id, DelayMicros: 1, DueMicros: int64(due)}).Problem, isInvalid, "not both")
+		wantRefusal(t, "too far", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: (100_000 * time.Hour).Microseconds()}).Problem, isInvalid, "too far ahead")
+		wantRefusal(t, "both", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: 1, Due: int64(due)}).Problem, isInvalid, "not both")
 	})
 }
 

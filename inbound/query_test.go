@@ -25,34 +25,34 @@ func TestGetAtEachStage(t *testing.T) {
 			t.Helper()
 			got := f.get(id).Task
 			if got == nil || got.State != state || got.Id != id || got.Lambda != "mail" || got.Priority != "normal" || got.Collection != "c" ||
-				got.DueMicros != int64(start.Add(time.Minute)) || string(got.Payload) != "hello" || !also(got) {
+				got.Due != int64(start.Add(time.Minute)) || string(got.Payload) != "hello" || !also(got) {
 				t.Errorf("%s: %v", state, got)
 			}
 		}
 		check("scheduled", func(v *kinesinv1.Task) bool {
-			return v.NextMicros == v.DueMicros && v.CreatedMicros == int64(start) && v.MaxAttempts == task.MaxAttemptsDefault
+			return v.Next == v.Due && v.Created == int64(start) && v.MaxAttempts == task.MaxAttemptsDefault
 		})
 		f.time.Advance(time.Minute)
 		if err := f.dispatch(id); err != nil {
 			t.Fatal(err)
 		}
-		check("enqueued", func(v *kinesinv1.Task) bool { return v.EnqueuedMicros == int64(f.clock.Now()) && len(v.Attempts) == 0 })
+		check("enqueued", func(v *kinesinv1.Task) bool { return v.Enqueued == int64(f.clock.Now()) && len(v.Attempts) == 0 })
 		f.claim(id)
 		check("claimed", func(v *kinesinv1.Task) bool {
-			return v.Attempt == 1 && v.Worker == "w" && len(v.Attempts) == 1 && v.Attempts[0].StartMicros == 0
+			return v.Attempt == 1 && v.Worker == "w" && len(v.Attempts) == 1 && v.Attempts[0].Start == 0
 		})
 		f.move(id, task.Event{Kind: task.Start, Worker: "w", Attempt: 1, Started: f.clock.Now()})
-		check("processing", func(v *kinesinv1.Task) bool { return v.StartedMicros == int64(f.clock.Now()) && len(v.Attempts) == 1 })
+		check("processing", func(v *kinesinv1.Task) bool { return v.Started == int64(f.clock.Now()) && len(v.Attempts) == 1 })
 		f.time.Advance(time.Second)
 		f.finish(id, task.OutcomeRetriable)
 		check("retriable_failure", func(v *kinesinv1.Task) bool {
-			return v.Failures == 1 && v.NextMicros > int64(f.clock.Now()) && len(v.Attempts) == 1 && v.Attempts[0].Outcome == "retriable_failure"
+			return v.Failures == 1 && v.Next > int64(f.clock.Now()) && len(v.Attempts) == 1 && v.Attempts[0].Outcome == "retriable_failure"
 		})
 		f.move(id, task.Event{Kind: task.Enqueue})
 		f.claim(id)
 		f.finish(id, task.OutcomeSuccess)
 		check("success", func(v *kinesinv1.Task) bool {
-			return v.EndedMicros == int64(f.clock.Now()) && v.NextMicros == 0 && len(v.Attempts) == 2 && v.Attempts[1].Outcome == "success"
+			return v.Ended == int64(f.clock.Now()) && v.Next == 0 && len(v.Attempts) == 2 && v.Attempts[1].Outcome == "success"
 		})
 	})
 }
@@ -278,7 +278,7 @@ func TestListOfManyPartitionsHasABoundAndGoesOn(t *testing.T) {
 func (f *fixture) wait(d time.Duration, ids ...string) <-chan waited {
 	done := make(chan waited, 1)
 	go func() {
-		response, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{Ids: ids, WaitMicros: d.Microseconds()})
+		response, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{Ids: ids, Wait: d.Microseconds()})
 		done <- waited{response, err, f.clock.Now()}
 	}()
 	return done
@@ -356,7 +356,7 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		f.during(0, func() {
 			time.AfterFunc(0, cancel)
-			_, err := f.Wait(ctx, &kinesinv1.WaitRequest{Ids: []string{id}, WaitMicros: 1_000_000})
+			_, err := f.Wait(ctx, &kinesinv1.WaitRequest{Ids: []string{id}, Wait: 1_000_000})
 			wantError(t, "cancelled", err, kinesinv1.Reason_REASON_UNAVAILABLE)
 		})
 	})
@@ -365,7 +365,7 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 func TestWaitRefusals(t *testing.T) {
 	run(t, func(f *fixture) {
 		for _, micros := range []int64{-1, inbound.WaitMax.Microseconds() + 1, 1 << 62} {
-			_, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{Ids: []string{"x"}, WaitMicros: micros})
+			_, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{Ids: []string{"x"}, Wait: micros})
 			wantError(t, "wait", err, isInvalid, "0s to 1m0s")
 		}
 		_, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{})

@@ -71,7 +71,7 @@ func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
 		"too far":   {"invalid", "1000h", bad(func(_ *kinesinv1.BufferedTask, k *task.InboundToken) { k.Due = start.Add(2000 * time.Hour) })},
 		"label":     {"invalid", "collection", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.Collection = "a\nb" })},
 		"utf-8":     {"invalid", "collection", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.Collection = "\xff" })},
-		"timeout":   {"invalid", "timeout", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.TimeoutMicros = -1 })},
+		"timeout":   {"invalid", "timeout", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.Timeout = -1 })},
 		"too large": {"too_large", "at most 4096", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.Payload = make([]byte, payload+1) })},
 	} {
 		runBuffered(t, nil, func(b *buffered) {
@@ -83,7 +83,7 @@ func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
 				t.Errorf("%s: %s, %d messages, %v", name, b.state(good.Id), b.memory.Len(), b.left)
 			}
 			all := b.rejected()
-			if len(all) != 1 || all[0].Reason != c.reason || !strings.Contains(all[0].Text, c.say) || all[0].RejectedMicros != int64(start) || len(b.aside) != 1 {
+			if len(all) != 1 || all[0].Reason != c.reason || !strings.Contains(all[0].Text, c.say) || all[0].Rejected != int64(start) || len(b.aside) != 1 {
 				t.Fatalf("%s: %v, want %s with %q", name, all, c.reason, c.say)
 			}
 			if b.troubles != 0 || b.accepted2() != 1 || len(b.refused) != 0 || len(b.internal) != 0 {
@@ -203,7 +203,7 @@ func TestWhatIsSetAsideIsKeptWhole(t *testing.T) {
 			v := response.Rejected
 			switch r.Reason {
 			case "too_large":
-				if len(v.Item.GetPayload()) != 500_000 || v.Item.Collection != "c" || v.Id != item.Id || v.AcceptedMicros != int64(start) || v.Body != nil {
+				if len(v.Item.GetPayload()) != 500_000 || v.Item.Collection != "c" || v.Id != item.Id || v.Accepted != int64(start) || v.Body != nil {
 					t.Errorf("%s: %d bytes", r.Reason, len(v.Item.GetPayload()))
 				}
 			case "newer_version":

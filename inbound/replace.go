@@ -27,7 +27,7 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 	if err != nil {
 		return task.Task{}, err
 	}
-	_, due, err := dueOf(b, c.Item.DueMicros, c.Item.DelayMicros)
+	_, due, err := dueOf(b, c.Item.Due, c.Item.Delay)
 	if err != nil {
 		return task.Task{}, err
 	}

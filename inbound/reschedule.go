@@ -19,7 +19,7 @@ func (in *Inbound) Reschedule(ctx context.Context, r *kinesinv1.RescheduleReques
 	}
 	b, end := in.Begin(0)
 	defer end()
-	_, due, err := dueOf(b, r.DueMicros, r.DelayMicros)
+	_, due, err := dueOf(b, r.Due, r.Delay)
 	if err != nil {
 		return nil, err
 	}

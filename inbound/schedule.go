@@ -24,7 +24,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	b, end := in.Begin(len(items))
 	defer end()
-	b.Again, b.First, b.Elapsed = request.Again, request.First, max(0, task.Micros(request.ElapsedMicros))
+	b.Again, b.First, b.Elapsed = request.Again, request.First, max(0, task.Micros(request.Elapsed))
 	caller := access.From(ctx)
 	b.Caller = caller.Name
 	b.MaySchedule = func(l *catalog.Entry, collection string) bool {
@@ -56,7 +56,7 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 		c, r := &b.Tasks[i], &results[i]
 		response.Results[i] = r
 		if c.Err == nil {
-			r.Id, r.Duplicate, r.DueMicros = c.ID, c.Exists, int64(c.Task.Due)
+			r.Id, r.Duplicate, r.Due = c.ID, c.Exists, int64(c.Task.Due)
 			if c.Exists {
 				r.State, r.Replaced = c.Task.State.String(), c.Replaced
 			}

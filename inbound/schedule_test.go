@@ -42,20 +42,20 @@ func TestRefusals(t *testing.T) {
 		{"unknown lambda", func(i *item) { i.Lambda = "nobody" }, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, []string{"nobody", "create it first"}},
 		{"bad lambda name", func(i *item) { i.Lambda = "a b" }, isInvalid, []string{"a b", "a-z, A-Z, 0-9"}},
 		{"no lambda", func(i *item) { i.Lambda = "" }, isInvalid, []string{"1 to 64"}},
-		{"due time and delay", func(i *item) { i.DueMicros = int64(start) }, isInvalid, []string{"not both"}},
-		{"due before 1970", func(i *item) { i.DelayMicros, i.DueMicros = 0, -1 }, isInvalid, []string{"1969-12-31", "before 2001"}},
-		{"due in seconds", func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start)/1_000_000 }, isInvalid, []string{"before 2001", "want microseconds"}},
-		{"due in milliseconds", func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start)/1000 }, isInvalid, []string{"before 2001", "want microseconds"}},
-		{"due before 2001", func(i *item) { i.DelayMicros, i.DueMicros = 0, 978_307_199_999_999 }, isInvalid, []string{"2000-12-31T23:59:59Z"}},
-		{name: "due in the past", change: func(i *item) { i.DelayMicros, i.DueMicros = 0, 978_307_200_000_000 }},
-		{name: "delay in the past", change: func(i *item) { i.DelayMicros = -5 }},
-		{name: "delay so far in the past that it overflows", change: func(i *item) { i.DelayMicros = -9_223_372_036_854_776 }},
-		{name: "delay at the horizon", change: func(i *item) { i.DelayMicros = horizon.Microseconds() }},
-		{"delay beyond the horizon", func(i *item) { i.DelayMicros = horizon.Microseconds() + 1 }, isInvalid, []string{"too far", "at most 1000h0m0s"}},
-		{"delay that overflows", func(i *item) { i.DelayMicros = math.MaxInt64 }, isInvalid, []string{"too far"}},
-		{name: "due at the horizon", change: func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(horizon)) }},
-		{"due beyond the horizon", func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(horizon))+1 }, isInvalid, []string{"too far"}},
-		{"due at the end of time", func(i *item) { i.DelayMicros, i.DueMicros = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
+		{"due time and delay", func(i *item) { i.Due = int64(start) }, isInvalid, []string{"not both"}},
+		{"due before 1970", func(i *item) { i.Delay, i.Due = 0, -1 }, isInvalid, []string{"1969-12-31", "before 2001"}},
+		{"due in seconds", func(i *item) { i.Delay, i.Due = 0, int64(start)/1_000_000 }, isInvalid, []string{"before 2001", "want microseconds"}},
+		{"due in milliseconds", func(i *item) { i.Delay, i.Due = 0, int64(start)/1000 }, isInvalid, []string{"before 2001", "want microseconds"}},
+		{"due before 2001", func(i *item) { i.Delay, i.Due = 0, 978_307_199_999_999 }, isInvalid, []string{"2000-12-31T23:59:59Z"}},
+		{name: "due in the past", change: func(i *item) { i.Delay, i.Due = 0, 978_307_200_000_000 }},
+		{name: "delay in the past", change: func(i *item) { i.Delay = -5 }},
+		{name: "delay so far in the past that it overflows", change: func(i *item) { i.Delay = -9_223_372_036_854_776 }},
+		{name: "delay at the horizon", change: func(i *item) { i.Delay = horizon.Microseconds() }},
+		{"delay beyond the horizon", func(i *item) { i.Delay = horizon.Microseconds() + 1 }, isInvalid, []string{"too far", "at most 1000h0m0s"}},
+		{"delay that overflows", func(i *item) { i.Delay = math.MaxInt64 }, isInvalid, []string{"too far"}},
+		{name: "due at the horizon", change: func(i *item) { i.Delay, i.Due = 0, int64(start.Add(horizon)) }},
+		{"due beyond the horizon", func(i *item) { i.Delay, i.Due = 0, int64(start.Add(horizon))+1 }, isInvalid, []string{"too far"}},
+		{"due at the end of time", func(i *item) { i.Delay, i.Due = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
 		{name: "priority", change: func(i *item) { i.Priority = "high" }},
 		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high, normal, low"}},
 		{name: "longest key", change: func(i *item) { i.Key = most(intake.KeyBytesMax) }},
@@ -74,18 +74,18 @@ func TestRefusals(t *testing.T) {
 		{"request id of another version", func(i *item) { i.RequestId = make([]byte, 16) }, isInvalid, []string{"version 7"}},
 		{name: "most attempts", change: func(i *item) { i.MaxAttempts = task.AttemptsMax }},
 		{"too many attempts", func(i *item) { i.MaxAttempts = task.AttemptsMax + 1 }, isInvalid, []string{"max attempts 1001", "1 to 1000"}},
-		{name: "shortest timeout", change: func(i *item) { i.TimeoutMicros = task.TimeoutMin.Microseconds() }},
-		{"timeout too short", func(i *item) { i.TimeoutMicros = task.TimeoutMin.Microseconds() - 1 }, isInvalid, []string{"timeout", "100ms"}},
-		{"timeout below zero", func(i *item) { i.TimeoutMicros = -1 }, isInvalid, []string{"timeout"}},
-		{"timeout that overflows", func(i *item) { i.TimeoutMicros = 18_446_744_073_709_552 + 1_000_000 }, isInvalid, []string{"timeout"}},
-		{"backoff without a minimum", func(i *item) { i.BackoffMaxMicros = 1_000_000 }, isInvalid, []string{"backoff minimum"}},
-		{"backoff upside down", func(i *item) { i.BackoffMinMicros, i.BackoffMaxMicros = 2_000_000, 1_000_000 }, isInvalid, []string{"backoff maximum 1s", "2s"}},
-		{name: "start just after the due time", change: func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Minute)) + 1 }},
+		{name: "shortest timeout", change: func(i *item) { i.Timeout = task.TimeoutMin.Microseconds() }},
+		{"timeout too short", func(i *item) { i.Timeout = task.TimeoutMin.Microseconds() - 1 }, isInvalid, []string{"timeout", "100ms"}},
+		{"timeout below zero", func(i *item) { i.Timeout = -1 }, isInvalid, []string{"timeout"}},
+		{"timeout that overflows", func(i *item) { i.Timeout = 18_446_744_073_709_552 + 1_000_000 }, isInvalid, []string{"timeout"}},
+		{"backoff without a minimum", func(i *item) { i.BackoffMax = 1_000_000 }, isInvalid, []string{"backoff minimum"}},
+		{"backoff upside down", func(i *item) { i.BackoffMin, i.BackoffMax = 2_000_000, 1_000_000 }, isInvalid, []string{"backoff maximum 1s", "2s"}},
+		{name: "start just after the due time", change: func(i *item) { i.StartBefore = int64(start.Add(time.Minute)) + 1 }},
 		{
-			"start before the due time", func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Minute)) }, isInvalid,
+			"start before the due time", func(i *item) { i.StartBefore = int64(start.Add(time.Minute)) }, isInvalid,
 			[]string{"start before 2023-11-14T22:14:20Z is not after the due time 2023-11-14T22:14:20Z"},
 		},
-		{"start before 1970", func(i *item) { i.StartBeforeMicros = -1 }, isInvalid, []string{"not after the due time"}},
+		{"start before 1970", func(i *item) { i.StartBefore = -1 }, isInvalid, []string{"not after the due time"}},
 		{name: "tags", change: func(i *item) { i.Tags = map[string]string{"tenant": "acme", "empty": ""} }},
 		{"tag name with a space", func(i *item) { i.Tags = map[string]string{"a b": ""} }, isInvalid, []string{"tag name", "a b", "1 to 64 bytes"}},
 		{"tag value too long", func(i *item) { i.Tags = map[string]string{"a": most(task.TagValueBytesMax + 1)} }, isInvalid, []string{"257 bytes", "at most 256"}},
@@ -126,12 +126,12 @@ func TestDueTimesAreWholeMillisecondsAndNeverEarlier(t *testing.T) {
 			{in(time.Microsecond), start.Add(time.Millisecond)},
 			{in(877 * time.Microsecond), start.Add(time.Millisecond)},
 			{in(878 * time.Microsecond), start.Add(2 * time.Millisecond)},
-			{&item{Lambda: "mail", DueMicros: int64(start) - 5_000_000}, start},
-			{&item{Lambda: "mail", DueMicros: int64(start) + 60_000_001}, start.Add(60_001 * time.Millisecond)},
+			{&item{Lambda: "mail", Due: int64(start) - 5_000_000}, start},
+			{&item{Lambda: "mail", Due: int64(start) + 60_000_001}, start.Add(60_001 * time.Millisecond)},
 		} {
 			r := f.schedule(c.item)[0]
-			if r.DueMicros != int64(c.want) || f.get(r.Id).Task.DueMicros != int64(c.want) {
-				t.Errorf("%v: due %v after the start, want %v", c.item, task.Instant(r.DueMicros).Sub(start), c.want.Sub(start))
+			if r.Due != int64(c.want) || f.get(r.Id).Task.Due != int64(c.want) {
+				t.Errorf("%v: due %v after the start, want %v", c.item, task.Instant(r.Due).Sub(start), c.want.Sub(start))
 			}
 		}
 	})
@@ -215,7 +215,7 @@ func TestAKeyedTaskHasItsRowFromTheStart(t *testing.T) {
 		}
 		for _, d := range []time.Duration{0, time.Minute, time.Hour} { // at any time, near or not
 			again := f.schedule(keyed(d))[0]
-			if again.Id != id || !again.Duplicate || again.DueMicros != int64(row.Due) || again.Problem != nil {
+			if again.Id != id || !again.Duplicate || again.Due != int64(row.Due) || again.Problem != nil {
 				t.Errorf("in %v: %v", d, again)
 			}
 		}
@@ -296,7 +296,7 @@ func TestKeysInOneBatch(t *testing.T) {
 func TestARepeatedCallIsHarmless(t *testing.T) {
 	for _, d := range []time.Duration{time.Second, time.Minute} {
 		run(t, func(f *fixture) {
-			once := &item{Lambda: "mail", DueMicros: int64(start.Add(d)), RequestId: uuid7(1), Payload: make([]byte, 100)}
+			once := &item{Lambda: "mail", Due: int64(start.Add(d)), RequestId: uuid7(1), Payload: make([]byte, 100)}
 			first, again := f.schedule(once)[0], f.schedule(once)[0]
 			if first.Duplicate || !again.Duplicate || first.Id != again.Id {
 				t.Errorf("%v and %v", first, again)
@@ -385,7 +385,7 @@ func TestOnlyARepeatedCallCostsATaskRow(t *testing.T) {
 	}{
 		"the first": {func(r *kinesinv1.ScheduleRequest) { r.First = true }, false},
 		"a due time": {func(r *kinesinv1.ScheduleRequest) {
-			r.Items[0].DelayMicros, r.Items[0].DueMicros = 0, int64(start.Add(time.Minute))
+			r.Items[0].Delay, r.Items[0].Due = 0, int64(start.Add(time.Minute))
 		}, false},
 		"no request id":         {func(r *kinesinv1.ScheduleRequest) { r.Items[0].RequestId = nil }, false},
 		"not known to be first": {func(*kinesinv1.ScheduleRequest) {}, true},
@@ -417,18 +417,18 @@ func TestARequestIDOverwritesNoTaskThatWaits(t *testing.T) {
 		caller  string
 		change  func(i *item, id task.ID)
 	}{
-		"another caller":             {waiting, bob, func(i *item, _ task.ID) { i.DelayMicros = 0 }},
-		"another caller, later":      {waiting, bob, func(i *item, _ task.ID) { i.DelayMicros /= 2 }},
+		"another caller":             {waiting, bob, func(i *item, _ task.ID) { i.Delay = 0 }},
+		"another caller, later":      {waiting, bob, func(i *item, _ task.ID) { i.Delay /= 2 }},
 		"another payload":            {waiting, ada, func(i *item, _ task.ID) { i.Payload = []byte("other") }},
 		"another priority":           {waiting, ada, func(i *item, _ task.ID) { i.Priority = "high" }},
-		"another delay":              {waiting, ada, func(i *item, _ task.ID) { i.DelayMicros = 0 }},
-		"another due time":           {but(waiting, func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(time.Hour)) }), ada, func(i *item, _ task.ID) { i.DueMicros = int64(start) }},
+		"another delay":              {waiting, ada, func(i *item, _ task.ID) { i.Delay = 0 }},
+		"another due time":           {but(waiting, func(i *item) { i.Delay, i.Due = 0, int64(start.Add(time.Hour)) }), ada, func(i *item, _ task.ID) { i.Due = int64(start) }},
 		"another collection":         {waiting, ada, func(i *item, _ task.ID) { i.Collection = "c" }},
 		"another limit key":          {waiting, ada, func(i *item, _ task.ID) { i.LimitKey = "k" }},
-		"the id of the task":         {waiting, ada, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
-		"the id of a server's":       {with(in(time.Hour), func(i *item) { i.Payload = []byte("acknowledged") }), ada, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
-		"an id that a client chose":  {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
-		"what fits that, bound anew": {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { id = id.BoundTo("mail", "c"); i.RequestId, i.DelayMicros = id[:], 0 }},
+		"the id of the task":         {waiting, ada, func(i *item, id task.ID) { i.RequestId, i.Delay = id[:], 0 }},
+		"the id of a server's":       {with(in(time.Hour), func(i *item) { i.Payload = []byte("acknowledged") }), ada, func(i *item, id task.ID) { i.RequestId, i.Delay = id[:], 0 }},
+		"an id that a client chose":  {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { i.RequestId, i.Delay = id[:], 0 }},
+		"what fits that, bound anew": {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { id = id.BoundTo("mail", "c"); i.RequestId, i.Delay = id[:], 0 }},
 	} {
 		run(t, func(f *fixture) {
 			schedule := func(caller string, i *item) *kinesinv1.ScheduleResult {
@@ -533,7 +533,7 @@ func TestEachWriteOfAScheduleFailingEitherWay(t *testing.T) {
 				run(t, func(f *fixture) {
 					i := with(in(time.Minute), func(i *item) { i.Payload, i.RequestId = make([]byte, 100), uuid7(1) })
 					if kind == store.PutTask {
-						i.DelayMicros = 0
+						i.Delay = 0
 					}
 					f.driver.Fail(kind, 1, 1, how)
 					if !settled {
@@ -583,7 +583,7 @@ func TestADrainingInboundTakesNothing(t *testing.T) {
 func TestOverridesOfATask(t *testing.T) {
 	run(t, func(f *fixture) {
 		id := f.accept(with(in(0), func(i *item) {
-			i.MaxAttempts, i.TimeoutMicros, i.BackoffMinMicros, i.BackoffMaxMicros = 2, 3_000_000, 4_000_000, 5_000_000
+			i.MaxAttempts, i.Timeout, i.BackoffMin, i.BackoffMax = 2, 3_000_000, 4_000_000, 5_000_000
 		}))
 		want := task.Overrides{MaxAttempts: 2, Timeout: 3 * time.Second, BackoffMin: 4 * time.Second, BackoffMax: 5 * time.Second}
 		if got := f.row(id).Overrides; got != want {
@@ -678,11 +678,11 @@ func TestADelayCountsFromTheFirstCall(t *testing.T) {
 		}
 		first := call(&kinesinv1.ScheduleRequest{First: true})
 		f.time.Advance(20 * time.Second)
-		again := call(&kinesinv1.ScheduleRequest{Again: true, ElapsedMicros: (20 * time.Second).Microseconds()})
-		if f.idOf(again.Id) != f.idOf(first.Id) || again.DueMicros != first.DueMicros || first.DueMicros != int64(start.Add(time.Minute)) {
+		again := call(&kinesinv1.ScheduleRequest{Again: true, Elapsed: (20 * time.Second).Microseconds()})
+		if f.idOf(again.Id) != f.idOf(first.Id) || again.Due != first.Due || first.Due != int64(start.Add(time.Minute)) {
 			t.Errorf("%v, then %v", first, again)
 		}
-		if late := call(&kinesinv1.ScheduleRequest{Again: true, ElapsedMicros: time.Hour.Microseconds()}); late.Id != again.Id {
+		if late := call(&kinesinv1.ScheduleRequest{Again: true, Elapsed: time.Hour.Microseconds()}); late.Id != again.Id {
 			t.Errorf("much later: %v", late)
 		}
 	})

@@ -52,7 +52,7 @@ func TestShardsGrow(t *testing.T) {
 	run(t, func(f *fixture) {
 		grown := f.grow(8)
 		from := f.clock.Now().Add(catalog.GrownAfter)
-		if grown.Shards != 8 || grown.ShardsFromMicros != int64(from) {
+		if grown.Shards != 8 || grown.ShardsFrom != int64(from) {
 			t.Errorf("%v", grown)
 		}
 		if again := f.grow(8); again.Version != grown.Version {
@@ -128,8 +128,8 @@ func TestACallIsTheSameAcrossAGrowth(t *testing.T) {
 			due := int64(f.clock.Now().Add(time.Hour))
 			for n := range calls {
 				items = append(items,
-					&item{Lambda: "mail", DueMicros: due, RequestId: requestAt(made, n)},
-					&item{Lambda: "mail", DueMicros: due, Key: fmt.Sprint("key-", n)})
+					&item{Lambda: "mail", Due: due, RequestId: requestAt(made, n)},
+					&item{Lambda: "mail", Due: due, Key: fmt.Sprint("key-", n)})
 			}
 			first := f.schedule(items...)
 			for _, shards := range []uint32{4, 32} {
@@ -214,7 +214,7 @@ func TestWhoIsStaleReadsFirst(t *testing.T) {
 		f.time.Advance(catalog.GrownAfter + time.Minute)
 		var items []*item
 		for n := range 100 {
-			items = append(items, &item{Lambda: "mail", DueMicros: int64(f.clock.Now().Add(time.Hour)), RequestId: requestAt(f.clock.Now(), n)})
+			items = append(items, &item{Lambda: "mail", Due: int64(f.clock.Now().Add(time.Hour)), RequestId: requestAt(f.clock.Now(), n)})
 		}
 		refused := 0
 		for _, r := range f.schedule(items...) {

@@ -46,7 +46,7 @@ func TestATaskThatMayHaveRunIsSetAsideAndRetried(t *testing.T) {
 				}
 			}
 			all := b.rejected()
-			if len(all) != 1 || all[0].Reason != ingest.ReasonStale || all[0].Id != id || all[0].Lambda != "mail" || all[0].AcceptedMicros != int64(start) {
+			if len(all) != 1 || all[0].Reason != ingest.ReasonStale || all[0].Id != id || all[0].Lambda != "mail" || all[0].Accepted != int64(start) {
 				t.Fatalf("set aside: %v", all)
 			}
 			if !strings.Contains(all[0].Text, "it may have run") || len(b.aside) != 2 {

@@ -63,7 +63,7 @@ func (in *Inbound) cheapStatsOf(ctx context.Context, l *catalog.Entry) (s *kines
 		rates := in.Rates(l.Ref)
 		s.StartedPerSecond, s.EndedPerSecond, s.FailedPerSecond = rates.Started, rates.Ended, rates.Failed
 		s.ThrottledPerSecond = rates.Throttled
-		s.LatenessP50Micros, s.LatenessP99Micros = rates.Lateness50.Microseconds(), rates.Lateness99.Microseconds()
+		s.LatenessP50, s.LatenessP99 = rates.Lateness50.Microseconds(), rates.Lateness99.Microseconds()
 	}
 	if in.Deaths != nil {
 		s.DeadHour, s.DeadDay = in.Deaths(ctx, l.Ref)
@@ -72,7 +72,7 @@ func (in *Inbound) cheapStatsOf(ctx context.Context, l *catalog.Entry) (s *kines
 	if oldest, err = in.oldestDue(ctx, l); err != nil {
 		return nil, err
 	}
-	s.OldestDueMicros = int64(oldest)
+	s.OldestDue = int64(oldest)
 	s.HeldBy = in.heldBy(l, !oldest.IsZero())
 	depths, ready := in.Store.Depths()
 	if !ready {

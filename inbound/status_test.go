@@ -99,7 +99,7 @@ func TestALambdaMakesWayForItsRegistration(t *testing.T) {
 			t.Error("the same reference")
 		}
 		f.wantShown("idle", true)
-		f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "z", DelayMicros: time.Minute.Microseconds()})
+		f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "z", Delay: time.Minute.Microseconds()})
 	})
 }
 
@@ -120,7 +120,7 @@ func TestALambdaWithTasksMakesNoWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runRegister(t, func(f *registering) {
 				made := f.outgrow()
-				id := f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "x", DelayMicros: time.Hour.Microseconds()})
+				id := f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "x", Delay: time.Hour.Microseconds()})
 				f.time.Advance(10 * time.Minute)
 				f.note(func() {
 					if last := f.errs[len(f.errs)-1]; !strings.Contains(last.Error(), "still there: lambda idle has live tasks") {
@@ -182,7 +182,7 @@ func TestWhatIsScheduledWhileALambdaMakesWayIsNotLost(t *testing.T) {
 			if l, err := f.Catalog.Lambda("idle"); err == nil && l.Ref != made.Ref {
 				priority = "z"
 			}
-			r := f.schedule(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: priority, DelayMicros: time.Hour.Microseconds()})[0]
+			r := f.schedule(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: priority, Delay: time.Hour.Microseconds()})[0]
 			f.time.Advance(5 * time.Minute)
 			if r.Problem != nil {
 				refused++

@@ -62,15 +62,15 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 // moved returns a task with the time and the priority that an update sets. Another priority is another
 // partition: the task gets a wake-up row there, and starts in the order of that priority.
 func (in *Inbound) moved(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) (next task.Task, err error) {
-	if u.DueMicros == 0 && u.DelayMicros == 0 {
+	if u.Due == 0 && u.Delay == 0 {
 		next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t))
 	} else {
 		b, end := in.Begin(0)
 		defer end()
 		var due task.Instant
-		if _, due, err = dueOf(b, u.DueMicros, u.DelayMicros); err == nil {
+		if _, due, err = dueOf(b, u.Due, u.Delay); err == nil {
 			to := *t
-			to.StartBefore = cmp.Or(task.Instant(u.StartBeforeMicros), t.StartBefore)
+			to.StartBefore = cmp.Or(task.Instant(u.StartBefore), t.StartBefore)
 			next, err = in.rescheduled(&to, l, due)
 		}
 	}
@@ -98,14 +98,14 @@ func (in *Inbound) setSettings(next *task.Task, l *catalog.Entry, u *kinesinv1.T
 	if u.MaxAttempts != 0 {
 		o.MaxAttempts = u.MaxAttempts
 	}
-	if u.TimeoutMicros != 0 {
-		o.Timeout = task.Micros(u.TimeoutMicros)
+	if u.Timeout != 0 {
+		o.Timeout = task.Micros(u.Timeout)
 	}
-	if u.BackoffMinMicros != 0 || u.BackoffMaxMicros != 0 {
-		o.BackoffMin, o.BackoffMax = task.Micros(u.BackoffMinMicros), task.Micros(u.BackoffMaxMicros)
+	if u.BackoffMin != 0 || u.BackoffMax != 0 {
+		o.BackoffMin, o.BackoffMax = task.Micros(u.BackoffMin), task.Micros(u.BackoffMax)
 	}
-	if u.StartBeforeMicros != 0 {
-		if next.StartBefore = task.Instant(u.StartBeforeMicros); next.StartBefore <= next.Due {
+	if u.StartBefore != 0 {
+		if next.StartBefore = task.Instant(u.StartBefore); next.StartBefore <= next.Due {
 			return refusal.Invalid("start_before %s is not after the due time %s",
 				next.StartBefore.Time().Format(timeForm), next.Due.Time().Format(timeForm))
 		}

@@ -14,25 +14,25 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
 		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
 		Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
-		DueMicros: int64(t.PlannedDue()), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
-		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
+		Due: int64(t.PlannedDue()), Created: int64(t.Created), Enqueued: int64(t.Enqueued),
+		Started: int64(t.FirstStarted), Ended: int64(t.Ended), Next: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
-		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
+		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBefore: int64(t.StartBefore),
 		ResultBytes: int64(len(t.Result)), Occurrence: api.WireOccurrence(t.Occurrence),
 		Member: api.WireMember(t.Member), Group: api.WireGroupEnd(t.GroupEnd),
-		TimeoutMicros: t.Overrides.Timeout.Microseconds(), BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
+		Timeout: t.Overrides.Timeout.Microseconds(), BackoffMin: t.Overrides.BackoffMin.Microseconds(), BackoffMax: t.Overrides.BackoffMax.Microseconds(),
 	}
 	if t.Blob != nil {
 		v.PayloadBytes = t.Blob.Bytes
 	}
 	switch {
 	case t.State.IsRunning():
-		v.NextMicros = 0 // its worker's lease decides, wherever the wake-up is
+		v.Next = 0 // its worker's lease decides, wherever the wake-up is
 	case t.Chain != nil && t.Chain.Paused:
-		v.NextMicros = 0
+		v.Next = 0
 	case t.State == task.Acquired:
-		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
+		v.Next = int64(t.ClaimedAt.Add(task.AcquireTimeout))
 	}
 	l := in.Catalog.ByRef(t.Partition.Lambda)
 	v.WaitsFor = in.waitsFor(t, l)
@@ -58,7 +58,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v.Chain = in.chainOf(t)
 	if t.State.IsRunning() {
 		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
-			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started), Version: task.WorkerVersion(t.Worker),
+			Number: t.Attempt, Worker: t.Worker, Start: int64(t.Started), Version: task.WorkerVersion(t.Worker),
 		})
 	}
 	return v

@@ -14,7 +14,7 @@ import (
 
 // Wait answers when all named tasks that exist have ended, or when the time is over.
 func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
-	wait := task.Micros(request.WaitMicros)
+	wait := task.Micros(request.Wait)
 	if wait < 0 || wait > WaitMax {
 		return nil, refusal.Invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
 	}

@@ -35,7 +35,7 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 	now := in.Clock.Now()
 	if in.Gates != nil {
 		if g := in.Gates.Of(t, max(start, now)); g != nil {
-			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, UntilMicros: int64(g.Until)}
+			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, Until: int64(g.Until)}
 		}
 	}
 	if l.RetryShare > 0 && t.State == task.RetriableFailure && t.Wake <= now {

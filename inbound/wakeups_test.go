@@ -43,7 +43,7 @@ func (f *fixture) wantOneWakeup(what, id string) {
 
 func TestARepeatedRequestLeavesNoRowThatFires(t *testing.T) {
 	once := func(d time.Duration) *item {
-		return &item{Lambda: "mail", DueMicros: int64(start.Add(d)), RequestId: uuid7(1)}
+		return &item{Lambda: "mail", Due: int64(start.Add(d)), RequestId: uuid7(1)}
 	}
 	again := map[string]struct {
 		due  time.Duration
@@ -146,7 +146,7 @@ func TestTwoCallsWithOneKeyAtOnce(t *testing.T) {
 // task, and does not take the row for it.
 func TestHalfASuccessIsNoDuplicate(t *testing.T) {
 	once := func(d time.Duration, key string) *item {
-		one := &item{Lambda: "mail", DueMicros: int64(start.Add(d)), Key: key}
+		one := &item{Lambda: "mail", Due: int64(start.Add(d)), Key: key}
 		if key == "" {
 			one.RequestId = uuid7(1)
 		}
@@ -191,7 +191,7 @@ func TestAStoreThatIsFullHalfwayRefusesNothing(t *testing.T) {
 // A repeated call meets the bare wake-up row of a task that was moved.
 func TestARepeatedRequestForATaskThatWasMoved(t *testing.T) {
 	run(t, func(f *fixture) {
-		once := &item{Lambda: "mail", DueMicros: int64(start.Add(time.Minute)), RequestId: uuid7(1)}
+		once := &item{Lambda: "mail", Due: int64(start.Add(time.Minute)), RequestId: uuid7(1)}
 		id := f.accept(once)
 		if err := f.dispatch(id); err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func TestARepeatedRequestForATaskThatWasMoved(t *testing.T) {
 		f.wantOneWakeup("moved", id)
 	})
 	run(t, func(f *fixture) { // its task row is gone
-		once := &item{Lambda: "mail", DueMicros: int64(start.Add(time.Minute)), RequestId: uuid7(1)}
+		once := &item{Lambda: "mail", Due: int64(start.Add(time.Minute)), RequestId: uuid7(1)}
 		t1 := f.wakeupOf(f.accept(once))
 		f.apply(store.Remove(&t1))
 		f.apply(store.Op{Kind: store.PutWakeup, Task: task.Task{ID: t1.ID, Partition: t1.Partition, Seq: 7, Wake: t1.Due, WakeRow: task.WakeRow{At: t1.Due, Seq: 7}}})
@@ -433,7 +433,7 @@ func TestARowSaysWhoEnqueuedItsTask(t *testing.T) {
 func TestATaskWhoseTaskRowDidNotFollowIsFound(t *testing.T) {
 	run(t, func(f *fixture) {
 		once := func() *item {
-			return &item{Lambda: "mail", DueMicros: int64(start.Add(time.Second)), RequestId: uuid7(1)}
+			return &item{Lambda: "mail", Due: int64(start.Add(time.Second)), RequestId: uuid7(1)}
 		}
 		f.rows.set(func(ops []store.Op) {
 			for i := range ops {

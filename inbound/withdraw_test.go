@@ -305,7 +305,7 @@ func TestALambdaIsKeptForOneTask(t *testing.T) {
 		f.put("idle", `{"format":1,"shards":64}`)
 		f.time.Advance(10 * time.Second)
 		for range 200 { // some in every few shards
-			f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "high", DelayMicros: time.Hour.Microseconds()})
+			f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "high", Delay: time.Hour.Microseconds()})
 		}
 		f.withdraw("idle")
 		f.time.Advance(50 * time.Second)

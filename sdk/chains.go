@@ -204,8 +204,8 @@ type ChainTask struct {
 
 func chainTaskOf(w *kinesinv1.ChainTask) ChainTask {
 	t := ChainTask{
-		ID: ID(w.GetId()), Lambda: w.GetLambda(), State: State(w.GetState()), Edge: w.GetEdge(), Collection: w.GetCollection(), Due: timeOf(w.GetDueMicros()),
-		Delay: time.Duration(w.GetDelayMicros()) * time.Microsecond, Started: timeOf(w.GetStartedMicros()), Ended: timeOf(w.GetEndedMicros()),
+		ID: ID(w.GetId()), Lambda: w.GetLambda(), State: State(w.GetState()), Edge: w.GetEdge(), Collection: w.GetCollection(), Due: timeOf(w.GetDue()),
+		Delay: time.Duration(w.GetDelay()) * time.Microsecond, Started: timeOf(w.GetStarted()), Ended: timeOf(w.GetEnded()),
 		Attempt: int(w.GetAttempt()), Error: w.GetError(), WaitsFor: w.GetWaitsFor(), Paused: w.GetPaused(),
 		BeforeRedrive: w.GetBeforeRedrive(),
 	}
@@ -257,7 +257,7 @@ func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
 // ExtendChain gives the tasks of a chain that have not started another StartBefore, also those that come
 // later, unless they are due after it.
 func (c *Client) ExtendChain(ctx context.Context, id ID, startBefore time.Time) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "extend", StartBeforeMicros: startBefore.UnixMicro()})
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "extend", StartBefore: startBefore.UnixMicro()})
 }
 
 func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequest) (ChainChange, error) {
@@ -324,7 +324,7 @@ func wireItems(items []Item) []*kinesinv1.ScheduleItem {
 	wire := make([]*kinesinv1.ScheduleItem, len(items))
 	for i := range items {
 		wire[i] = items[i].wire(nil)
-		wire[i].DelayMicros = items[i].In.Microseconds() // below 0 the server refuses it: nobody waits for it, so it is a mistake
+		wire[i].Delay = items[i].In.Microseconds() // below 0 the server refuses it: nobody waits for it, so it is a mistake
 	}
 	return wire
 }

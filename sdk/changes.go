@@ -115,7 +115,7 @@ func (c *Client) Reschedule(ctx context.Context, ids []ID, when Option, opts ...
 		var item Item
 		when(&item)
 		wire := item.wire(nil)
-		request.DueMicros, request.DelayMicros = wire.DueMicros, wire.DelayMicros
+		request.Due, request.Delay = wire.Due, wire.Delay
 	}
 	return c.change(n, func() (*kinesinv1.ChangeResponse, error) {
 		return call(ctx, c, "reschedule", c.backend.tasks.Reschedule, request)
@@ -172,20 +172,20 @@ type Update struct {
 func (c *Client) Update(ctx context.Context, id ID, u Update, opts ...ChangeOption) (ChangeResult, error) {
 	request := &kinesinv1.TaskUpdate{
 		Id: string(id), IfSeq: changeConfigOf(opts).ifSeq, Payload: u.Payload,
-		MaxAttempts: uint32(min(max(u.MaxAttempts, 0), 1<<31)), TimeoutMicros: u.Timeout.Microseconds(),
-		BackoffMinMicros: u.BackoffMin.Microseconds(), BackoffMaxMicros: u.BackoffMax.Microseconds(),
+		MaxAttempts: uint32(min(max(u.MaxAttempts, 0), 1<<31)), Timeout: u.Timeout.Microseconds(),
+		BackoffMin: u.BackoffMin.Microseconds(), BackoffMax: u.BackoffMax.Microseconds(),
 	}
 	request.Priority = u.Priority
 	if u.When != nil {
 		var item Item
 		u.When(&item)
 		wire := item.wire(nil)
-		if request.DueMicros, request.DelayMicros = wire.DueMicros, wire.DelayMicros; wire.DueMicros == 0 {
-			request.DelayMicros = max(wire.DelayMicros, 1) // In(0) is now
+		if request.Due, request.Delay = wire.Due, wire.Delay; wire.Due == 0 {
+			request.Delay = max(wire.Delay, 1) // In(0) is now
 		}
 	}
 	if !u.StartBefore.IsZero() {
-		request.StartBeforeMicros = max(u.StartBefore.UnixMicro(), 1)
+		request.StartBefore = max(u.StartBefore.UnixMicro(), 1)
 	}
 	if key, isKey := keyOf(id); isKey {
 		request.Id, request.Key = "", key
@@ -216,7 +216,7 @@ func (c *Client) change(n names, do func() (*kinesinv1.ChangeResponse, error)) (
 	}
 	results := make([]ChangeResult, len(wire))
 	for i, r := range wire {
-		results[i] = ChangeResult{ID: ID(r.Id), State: State(r.State), Due: timeOf(r.DueMicros), Seq: r.Seq, Err: api.ErrorOf(r.Problem)}
+		results[i] = ChangeResult{ID: ID(r.Id), State: State(r.State), Due: timeOf(r.Due), Seq: r.Seq, Err: api.ErrorOf(r.Problem)}
 	}
 	return results, nil
 }

@@ -35,7 +35,7 @@ import (
 func accept(r *kinesinv1.ScheduleRequest) *kinesinv1.ScheduleResponse {
 	response := &kinesinv1.ScheduleResponse{}
 	for _, item := range r.Items {
-		response.Results = append(response.Results, &kinesinv1.ScheduleResult{Id: "id-" + string(item.Payload), DueMicros: 1_800_000_000_000_000})
+		response.Results = append(response.Results, &kinesinv1.ScheduleResult{Id: "id-" + string(item.Payload), Due: 1_800_000_000_000_000})
 	}
 	return response
 }
@@ -66,10 +66,10 @@ func TestScheduleCarriesEverything(t *testing.T) {
 		t.Errorf("request id %x is no UUID of version 7", got.RequestId)
 	}
 	want := fmt.Sprint(&kinesinv1.ScheduleItem{
-		Lambda: "send-reminder", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42", LimitKey: "acme",
-		Payload: []byte(`{"user":42}`), MaxAttempts: 8, TimeoutMicros: time.Minute.Microseconds(),
-		BackoffMinMicros: time.Second.Microseconds(), BackoffMaxMicros: time.Minute.Microseconds(),
-		Tags: map[string]string{"tenant": "acme"}, StartBeforeMicros: 42,
+		Lambda: "send-reminder", Delay: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42", LimitKey: "acme",
+		Payload: []byte(`{"user":42}`), MaxAttempts: 8, Timeout: time.Minute.Microseconds(),
+		BackoffMin: time.Second.Microseconds(), BackoffMax: time.Minute.Microseconds(),
+		Tags: map[string]string{"tenant": "acme"}, StartBefore: 42,
 	})
 	if got.RequestId = nil; fmt.Sprint(got) != want {
 		t.Errorf("sent %v\nwant %v", got, want)
@@ -82,7 +82,7 @@ func TestMomentsInThePastAreSent(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
-		if r.Items[0].DueMicros != -1_000_000 || r.Items[1].DelayMicros != 0 || r.Items[2].DueMicros != 1 {
+		if r.Items[0].Due != -1_000_000 || r.Items[1].Delay != 0 || r.Items[2].Due != 1 {
 			return nil, fmt.Errorf("%w: %v", api.ErrInvalid, r.Items)
 		}
 		return accept(r), nil
@@ -106,8 +106,8 @@ func TestRepeatedCallIsTheSameCall(t *testing.T) {
 		if len(ids) < 4 {
 			return nil, unavailable()
 		}
-		if elapsed := clock.Now().Sub(began); elapsed == 0 || r.Items[0].DelayMicros != time.Hour.Microseconds() || r.ElapsedMicros != elapsed.Microseconds() {
-			return nil, fmt.Errorf("%w: delay is %d µs, since %d µs, %v after the first try", api.ErrInvalid, r.Items[0].DelayMicros, r.ElapsedMicros, elapsed)
+		if elapsed := clock.Now().Sub(began); elapsed == 0 || r.Items[0].Delay != time.Hour.Microseconds() || r.Elapsed != elapsed.Microseconds() {
+			return nil, fmt.Errorf("%w: delay is %d µs, since %d µs, %v after the first try", api.ErrInvalid, r.Items[0].Delay, r.Elapsed, elapsed)
 		}
 		return accept(r), nil
 	}
@@ -345,7 +345,7 @@ func TestGetReadsEverything(t *testing.T) {
 				continue
 			}
 			response.Results = append(response.Results, &kinesinv1.GetResult{Task: &kinesinv1.Task{
-				Id: id, Lambda: "mail", State: "dead", DueMicros: 1_000_000, StartedMicros: 1_250_000, Failures: 3, Payload: []byte("x"),
+				Id: id, Lambda: "mail", State: "dead", Due: 1_000_000, Started: 1_250_000, Failures: 3, Payload: []byte("x"),
 				Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: "w1", Outcome: "retriable_failure", Error: "no route"}},
 			}})
 		}

@@ -127,9 +127,9 @@ func (c *Client) setCron(ctx context.Context, what string, cron *Cron, dryRun bo
 	}
 	r, err := call(ctx, c, what, c.backend.crons.SetCron, &kinesinv1.SetCronRequest{DryRun: dryRun, Cron: &kinesinv1.Cron{
 		Name: cron.Name, Version: cron.Version, Lambda: cron.Lambda, Schedule: cron.Schedule, Zone: cron.Zone,
-		StartMicros: int64(task.InstantOf(cron.Start)), EndMicros: int64(task.InstantOf(cron.End)), JitterMicros: cron.Jitter.Microseconds(),
+		Start: int64(task.InstantOf(cron.Start)), End: int64(task.InstantOf(cron.End)), Jitter: cron.Jitter.Microseconds(),
 		Gap: cron.Gap, Fold: cron.Fold, Overlap: cron.Overlap, CatchUp: cron.CatchUp, CatchUpMax: countOf(cron.CatchUpMax),
-		CatchUpWithinMicros: cron.CatchUpWithin.Microseconds(), FailuresMax: countOf(cron.FailuresMax),
+		CatchUpWithin: cron.CatchUpWithin.Microseconds(), FailuresMax: countOf(cron.FailuresMax),
 		Priority: cron.Priority, Collection: cron.Collection, Tags: cron.Tags, Payload: cron.Payload,
 		ManagedBy: cron.ManagedBy,
 	}})
@@ -162,7 +162,7 @@ func (c *Client) Crons(ctx context.Context, lambda string) ([]Cron, error) {
 // PauseCron has a cron fire no more, from five seconds later on, until it is resumed, or until a time within
 // ten years; zero: until it is resumed. The reason is for people, and required. Another pause replaces it.
 func (c *Client) PauseCron(ctx context.Context, name, reason string, until time.Time) (Cron, error) {
-	r, err := call(ctx, c, "pause cron", c.backend.crons.PauseCron, &kinesinv1.PauseCronRequest{Name: name, Reason: reason, UntilMicros: int64(task.InstantOf(until))})
+	r, err := call(ctx, c, "pause cron", c.backend.crons.PauseCron, &kinesinv1.PauseCronRequest{Name: name, Reason: reason, Until: int64(task.InstantOf(until))})
 	return cronOf(r.GetCron()), err
 }
 
@@ -183,7 +183,7 @@ func (c *Client) RunCron(ctx context.Context, name string) (ID, error) {
 // backfillCron makes the job of a backfill, or counts what it would do.
 func (c *Client) backfillCron(ctx context.Context, spec *JobSpec, dryRun bool) (Job, error) {
 	r, err := callSet(ctx, c, "backfill cron", c.backend.crons.BackfillCron, &kinesinv1.BackfillCronRequest{
-		Name: spec.Cron, FromMicros: int64(task.InstantOf(spec.From)), ToMicros: int64(task.InstantOf(spec.To)), Pace: uint32(max(0, spec.Pace)),
+		Name: spec.Cron, From: int64(task.InstantOf(spec.From)), To: int64(task.InstantOf(spec.To)), Pace: uint32(max(0, spec.Pace)),
 		DryRun: dryRun, All: spec.All, RequestId: requestIDs(c.cfg.Clock, 1)[0],
 	})
 	return jobOf(r.GetJob()), err
@@ -200,13 +200,13 @@ func (c *Client) DeleteCron(ctx context.Context, name string) error {
 // (zero: 20), from one time through another (zero: as far back as limit reaches, and now).
 func (c *Client) CronHistory(ctx context.Context, name string, from, to time.Time, limit int) ([]CronOccurrence, error) {
 	r, err := callSet(ctx, c, "history of a cron", c.backend.crons.CronHistory, &kinesinv1.CronHistoryRequest{
-		Name: name, FromMicros: int64(task.InstantOf(from)), ToMicros: int64(task.InstantOf(to)), Limit: countOf(limit),
+		Name: name, From: int64(task.InstantOf(from)), To: int64(task.InstantOf(to)), Limit: countOf(limit),
 	})
 	all := make([]CronOccurrence, 0, len(r.GetOccurrences()))
 	for _, o := range r.GetOccurrences() {
 		all = append(all, CronOccurrence{
-			Nominal: timeOf(o.NominalMicros), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: ID(o.Id), State: State(o.State),
-			Late: task.Micros(o.LateMicros), Backfill: o.Backfill, Manual: o.Manual,
+			Nominal: timeOf(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: ID(o.Id), State: State(o.State),
+			Late: task.Micros(o.Late), Backfill: o.Backfill, Manual: o.Manual,
 		})
 	}
 	return all, err
@@ -217,16 +217,16 @@ func cronOf(w *kinesinv1.Cron) Cron {
 		return Cron{}
 	}
 	c := Cron{
-		Name: w.Name, Lambda: w.Lambda, Schedule: w.Schedule, Zone: w.Zone, Start: timeOf(w.StartMicros), End: timeOf(w.EndMicros), Jitter: task.Micros(w.JitterMicros),
-		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithinMicros),
+		Name: w.Name, Lambda: w.Lambda, Schedule: w.Schedule, Zone: w.Zone, Start: timeOf(w.Start), End: timeOf(w.End), Jitter: task.Micros(w.Jitter),
+		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithin),
 		FailuresMax: int(w.FailuresMax), Priority: w.Priority, Collection: w.Collection, Tags: w.Tags, Payload: w.Payload,
 		ManagedBy: w.ManagedBy, Registered: w.Registered, LambdaDeleted: w.LambdaDeleted,
-		Version: w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
+		Version: w.Version, Revision: w.Revision, Created: timeOf(w.Created), CreatedBy: w.CreatedBy, Updated: timeOf(w.Updated), UpdatedBy: w.UpdatedBy,
 	}
 	if p := w.Pause; p != nil {
-		c.Pause = &CronPause{Reason: p.Reason, By: p.By, At: timeOf(p.AtMicros), Until: timeOf(p.UntilMicros)}
+		c.Pause = &CronPause{Reason: p.Reason, By: p.By, At: timeOf(p.At), Until: timeOf(p.Until)}
 	}
-	for _, next := range w.NextMicros {
+	for _, next := range w.Next {
 		c.Next = append(c.Next, timeOf(next))
 	}
 	return c

@@ -69,7 +69,7 @@ func (c *Client) DeadLetters(ctx context.Context, lambda string, q DeadLetterQue
 	}
 	for _, m := range r.Messages {
 		letters = append(letters, DeadLetter{
-			ID: ID(m.Id), MessageID: m.MessageId, Priority: m.Priority, Due: timeOf(m.DueMicros), Sent: timeOf(m.SentMicros),
+			ID: ID(m.Id), MessageID: m.MessageId, Priority: m.Priority, Due: timeOf(m.Due), Sent: timeOf(m.Sent),
 			Receives: int(m.Receives), PayloadBytes: int(m.PayloadBytes), Payload: m.Payload,
 		})
 	}
@@ -91,7 +91,7 @@ func deadLetterQueuesOf(wire []*kinesinv1.DeadLetterQueue) []DeadLetterQueue {
 	for i, q := range wire {
 		all[i] = DeadLetterQueue{Priority: q.Priority, Source: q.Source, Name: q.Name, ReceivesMax: int(q.ReceivesMax), Count: q.Count}
 		if m := q.Move; m != nil {
-			all[i].Move = &DeadLetterMove{State: m.State, Moved: m.Moved, Total: m.Total, Started: timeOf(m.StartedMicros), Problem: m.Problem}
+			all[i].Move = &DeadLetterMove{State: m.State, Moved: m.Moved, Total: m.Total, Started: timeOf(m.Started), Problem: m.Problem}
 		}
 	}
 	return all
@@ -196,7 +196,7 @@ func (c *Client) changeDeadLetters(ctx context.Context, action, lambda string, d
 			return outcomes, moves, nil
 		}
 		d.tell(outcomes)
-		request.BeganMicros = r.BeganMicros
+		request.Began = r.Began
 	}
 }
 

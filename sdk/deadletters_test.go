@@ -24,14 +24,14 @@ func (s *server) ChangeDeadLetters(_ context.Context, r *kinesinv1.ChangeDeadLet
 }
 
 func movesOf(state string, moved int64) []*kinesinv1.DeadLetterQueue {
-	return []*kinesinv1.DeadLetterQueue{{Priority: "high", Name: "q-dlq", Move: &kinesinv1.DeadLetterMove{State: state, Moved: moved, StartedMicros: 5_000_000, Problem: "why"}}}
+	return []*kinesinv1.DeadLetterQueue{{Priority: "high", Name: "q-dlq", Move: &kinesinv1.DeadLetterMove{State: state, Moved: moved, Started: 5_000_000, Problem: "why"}}}
 }
 
 // TestRedriveWaitsForMoves: SQS moves messages by itself, and the call tells how far it is.
 func TestRedriveWaitsForMoves(t *testing.T) {
 	t.Parallel()
 	newer := movesOf("running", 1)
-	newer[0].Move.StartedMicros = 9_000_000
+	newer[0].Move.Started = 9_000_000
 	for _, c := range []struct {
 		name   string
 		looks  [][]*kinesinv1.DeadLetterQueue
@@ -74,9 +74,9 @@ func TestChangesOfDeadLettersGoOn(t *testing.T) {
 	s := newServer(t)
 	var began []int64
 	s.change = func(r *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
-		began = append(began, r.BeganMicros)
+		began = append(began, r.Began)
 		outcome := map[string]string{"redrive": "redriven", "delete": "deleted"}[r.Action]
-		return &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{outcome: 10}, More: len(began) < 3, BeganMicros: 77}, nil
+		return &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{outcome: 10}, More: len(began) < 3, Began: 77}, nil
 	}
 	c := s.client(t)
 	if got, err := c.DeleteDeadLetters(t.Context(), "out", sdk.DeadLetterChange{}); err != nil || got["deleted"] != 30 || fmt.Sprint(began) != "[0 77 77]" {

@@ -144,7 +144,7 @@ func (s *server) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kin
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered = r
-	return &kinesinv1.RegisterResponse{Worker: "w1", LeaseMicros: 15_000_000, HeartbeatMicros: 3_750_000}, nil
+	return &kinesinv1.RegisterResponse{Worker: "w1", Lease: 15_000_000, Heartbeat: 3_750_000}, nil
 }
 
 func (s *server) Heartbeat(context.Context, *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {

@@ -82,7 +82,7 @@ func (c *Client) setGate(ctx context.Context, g *Gate, dryRun bool) (Gate, error
 	r, err := callSet(ctx, c, "set gate", c.backend.gates.SetGate, &kinesinv1.SetGateRequest{
 		Gate: &kinesinv1.Gate{
 			Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Tag: g.Tag, Reason: g.Reason,
-			UntilMicros: int64(task.InstantOf(g.Until)),
+			Until: int64(task.InstantOf(g.Until)),
 		},
 		DryRun: dryRun, RequestId: id[:],
 	})
@@ -116,12 +116,12 @@ func gateOf(w *kinesinv1.Gate) Gate {
 	}
 	return Gate{
 		Action: GateAction(w.Action), Lambda: w.Lambda, Priority: w.Priority, Collection: w.Collection, Tag: w.Tag, Reason: w.Reason,
-		Until: timeOf(w.UntilMicros), ID: w.Id, State: w.State, Owner: w.Owner, Created: timeOf(w.CreatedMicros), Pace: int(w.Pace),
-		Ended: timeOf(w.EndedMicros), EndedBy: w.EndedBy, Note: w.Note,
+		Until: timeOf(w.Until), ID: w.Id, State: w.State, Owner: w.Owner, Created: timeOf(w.Created), Pace: int(w.Pace),
+		Ended: timeOf(w.Ended), EndedBy: w.EndedBy, Note: w.Note,
 		Counts: GateCounts{Now: w.Counts.GetNow(), NextHour: w.Counts.GetNextHour(), Exact: w.Counts.GetExact(), Sent: w.Counts.GetSent()},
 	}
 }
 
 func waitsForOf(w *kinesinv1.WaitsFor) WaitsFor {
-	return WaitsFor{Reason: w.GetReason(), Text: w.GetText(), Gate: w.GetGate(), Until: timeOf(w.GetUntilMicros())}
+	return WaitsFor{Reason: w.GetReason(), Text: w.GetText(), Gate: w.GetGate(), Until: timeOf(w.GetUntil())}
 }

@@ -104,7 +104,7 @@ type Member struct {
 // CreateGroup makes an empty group and returns it. It returns ErrUnknownLambda without the lambda of a
 // follow-up, and ErrInvalid for one that could not follow, of which the error says why.
 func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, error) {
-	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
+	request := &kinesinv1.CreateGroupRequest{Expires: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
 	then, otherwise := spec.MoreThen, spec.MoreElse
 	switch {
 	case spec.Then.Lambda == "" && len(then)+len(otherwise)+len(spec.Finally) == 0 && spec.Else == nil:
@@ -195,8 +195,8 @@ func groupOf(w *kinesinv1.Group) GroupInfo {
 	}
 	g := GroupInfo{
 		ID: w.Id, State: w.State, Then: w.Then, Else: w.Else, Members: int(w.Members), Counts: statesOf(w.Counts), Counted: int(w.Counted),
-		Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Expires: timeOf(w.ExpiresMicros), Completed: timeOf(w.CompletedMicros),
-		FollowUp: ID(w.FollowUp), Problem: w.Problem, Cancelled: timeOf(w.CancelledMicros), CancelledBy: w.CancelledBy,
+		Created: timeOf(w.Created), CreatedBy: w.CreatedBy, Expires: timeOf(w.Expires), Completed: timeOf(w.Completed),
+		FollowUp: ID(w.FollowUp), Problem: w.Problem, Cancelled: timeOf(w.Cancelled), CancelledBy: w.CancelledBy,
 	}
 	for _, f := range w.FollowUps {
 		g.FollowUps = append(g.FollowUps, GroupFollowUp{Edge: f.Edge, Lambda: f.Lambda, ID: ID(f.Id), Problem: f.Problem})

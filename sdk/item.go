@@ -137,27 +137,27 @@ type Result struct {
 func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 	w := &kinesinv1.ScheduleItem{
 		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, OnConflict: string(i.OnConflict), LimitKey: i.LimitKey,
-		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
-		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
-		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
+		Delay: max(i.In, 0).Microseconds(), RequestId: requestID,
+		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), Timeout: i.Timeout.Microseconds(),
+		BackoffMin: i.BackoffMin.Microseconds(), BackoffMax: i.BackoffMax.Microseconds(),
 		Traceparent: i.Traceparent, Tags: i.Tags, Blob: api.WireBlob(i.blob),
 	}
 	if len(i.Then)+len(i.Else)+len(i.Finally) > 0 {
 		w.Then, w.Else, w.Finally = wireItems(i.Then), wireItems(i.Else), wireItems(i.Finally)
 	}
 	if !i.StartBefore.IsZero() {
-		w.StartBeforeMicros = max(i.StartBefore.UnixMicro(), 1)
+		w.StartBefore = max(i.StartBefore.UnixMicro(), 1)
 	}
 	if !i.At.IsZero() {
-		w.DueMicros = cmp.Or(i.At.UnixMicro(), 1) // 0 would mean now
+		w.Due = cmp.Or(i.At.UnixMicro(), 1) // 0 would mean now
 	}
 	return w
 }
 
 func resultOf(w *kinesinv1.ScheduleResult) Result {
 	r := Result{ID: ID(w.Id), Duplicate: w.Duplicate, State: State(w.State), Replaced: w.Replaced, Err: api.ErrorOf(w.Problem)}
-	if w.DueMicros != 0 {
-		r.Due = timeOf(w.DueMicros)
+	if w.Due != 0 {
+		r.Due = timeOf(w.Due)
 	}
 	return r
 }

@@ -43,9 +43,9 @@ func (c *Client) RotateKeys(ctx context.Context) (added RingKey, removed []int, 
 
 func ringKeyOf(k *kinesinv1.KeyringKey) RingKey {
 	return RingKey{
-		Number: int(k.GetNumber()), Created: timeOf(k.GetCreatedMicros()), SealsFrom: timeOf(k.GetSealsFromMicros()),
-		RetiredAt: timeOf(k.GetRetiredMicros()), MessagesUntil: timeOf(k.GetMessagesUntilMicros()),
-		VerifiesUntil: timeOf(k.GetVerifiesUntilMicros()), State: k.GetState(),
+		Number: int(k.GetNumber()), Created: timeOf(k.GetCreated()), SealsFrom: timeOf(k.GetSealsFrom()),
+		RetiredAt: timeOf(k.GetRetired()), MessagesUntil: timeOf(k.GetMessagesUntil()),
+		VerifiesUntil: timeOf(k.GetVerifiesUntil()), State: k.GetState(),
 	}
 }
 
@@ -90,6 +90,6 @@ func (c *Client) RevokeInboundSender(ctx context.Context, name string) (InboundS
 
 func senderOf(s *kinesinv1.InboundSender) InboundSender {
 	return InboundSender{
-		Name: s.GetName(), Lambdas: s.GetLambdas(), Created: timeOf(s.GetCreatedMicros()), Revoked: timeOf(s.GetRevokedMicros()),
+		Name: s.GetName(), Lambdas: s.GetLambdas(), Created: timeOf(s.GetCreated()), Revoked: timeOf(s.GetRevoked()),
 	}
 }

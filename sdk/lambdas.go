@@ -145,9 +145,9 @@ func (c *Client) deleteSome(ctx context.Context, name string, dropTasks, begun b
 func (l *LambdaInfo) wire() *kinesinv1.Lambda {
 	return &kinesinv1.Lambda{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: uint32(max(l.Shards, 0)), MaxAttempts: uint32(max(l.MaxAttempts, 0)),
-		TimeoutMicros: l.Timeout.Microseconds(), BackoffMinMicros: l.BackoffMin.Microseconds(), BackoffMaxMicros: l.BackoffMax.Microseconds(),
-		RetentionMicros: l.Retention.Microseconds(), KeyRetentionMicros: l.KeyRetention.Microseconds(),
-		PoisonBound: uint32(max(l.PoisonBound, 0)), StartWithinMicros: l.StartWithin.Microseconds(),
+		Timeout: l.Timeout.Microseconds(), BackoffMin: l.BackoffMin.Microseconds(), BackoffMax: l.BackoffMax.Microseconds(),
+		Retention: l.Retention.Microseconds(), KeyRetention: l.KeyRetention.Microseconds(),
+		PoisonBound: uint32(max(l.PoisonBound, 0)), StartWithin: l.StartWithin.Microseconds(),
 		PriorityWeights:     wireWeights(l.PriorityWeights),
 		LimitKeyConcurrency: int32(min(max(l.LimitKeyConcurrency, -1), math.MaxInt32)), LimitKeyRate: l.LimitKeyRate,
 		RetryShare: l.RetryShare, Breaker: l.wireBreaker(),
@@ -159,7 +159,7 @@ func (l *LambdaInfo) wireBreaker() *kinesinv1.Breaker {
 	if l.BreakerFailures == 0 && l.BreakerWindow == 0 {
 		return nil
 	}
-	return &kinesinv1.Breaker{Failures: max(l.BreakerFailures, 0), WindowMicros: l.BreakerWindow.Microseconds()}
+	return &kinesinv1.Breaker{Failures: max(l.BreakerFailures, 0), Window: l.BreakerWindow.Microseconds()}
 }
 
 // wireWeights returns weights as the wire has them, where 0 for the priority without a name is strict.
@@ -191,11 +191,11 @@ func weightsOf(wire map[string]uint32) map[string]int {
 func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 	return LambdaInfo{
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
-		Timeout: task.Micros(w.GetTimeoutMicros()), BackoffMin: task.Micros(w.GetBackoffMinMicros()), BackoffMax: task.Micros(w.GetBackoffMaxMicros()),
-		Retention: task.Micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
-		KeyRetention: task.Micros(w.GetKeyRetentionMicros()), PoisonBound: int(w.GetPoisonBound()), StartWithin: task.Micros(w.GetStartWithinMicros()),
+		Timeout: task.Micros(w.GetTimeout()), BackoffMin: task.Micros(w.GetBackoffMin()), BackoffMax: task.Micros(w.GetBackoffMax()),
+		Retention: task.Micros(w.GetRetention()), Created: timeOf(w.GetCreated()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFrom()), Registered: w.GetRegistered(),
+		KeyRetention: task.Micros(w.GetKeyRetention()), PoisonBound: int(w.GetPoisonBound()), StartWithin: task.Micros(w.GetStartWithin()),
 		PriorityWeights: weightsOf(w.GetPriorityWeights()), Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 		LimitKeyConcurrency: int(w.GetLimitKeyConcurrency()), LimitKeyRate: w.GetLimitKeyRate(),
-		RetryShare: w.GetRetryShare(), BreakerFailures: w.GetBreaker().GetFailures(), BreakerWindow: task.Micros(w.GetBreaker().GetWindowMicros()),
+		RetryShare: w.GetRetryShare(), BreakerFailures: w.GetBreaker().GetFailures(), BreakerWindow: task.Micros(w.GetBreaker().GetWindow()),
 	}
 }

@@ -12,7 +12,7 @@ import (
 // time that held then. It returns ErrRegistered for one that the lambda's registration set.
 func (c *Client) SetObjective(ctx context.Context, o slo.Objective) (slo.Objective, error) {
 	r, err := call(ctx, c, "set objective", c.backend.objectives.SetObjective, &kinesinv1.SetObjectiveRequest{
-		Lambda: o.Lambda, WithinMicros: o.Within.Microseconds(), Objective: o.Percent, WindowMicros: o.Window.Microseconds(), ManagedBy: o.ManagedBy,
+		Lambda: o.Lambda, Within: o.Within.Microseconds(), Objective: o.Percent, Window: o.Window.Microseconds(), ManagedBy: o.ManagedBy,
 	})
 	return objectiveOf(r.GetObjective()), err
 }
@@ -27,7 +27,7 @@ func (c *Client) Objectives(ctx context.Context, lambda string) ([]slo.Status, e
 			Objective: objectiveOf(w.GetObjective()), Started: w.GetStarted(), Good: w.GetGood(), Waiting: w.GetWaiting(), Attained: w.GetAttained(), BudgetLeft: w.GetBudgetLeft(),
 		}
 		for _, b := range w.GetBurns() {
-			s.Burns = append(s.Burns, slo.Burn{Over: task.Micros(b.GetOverMicros()), Rate: b.GetRate(), Started: b.GetStarted()})
+			s.Burns = append(s.Burns, slo.Burn{Over: task.Micros(b.GetOver()), Rate: b.GetRate(), Started: b.GetStarted()})
 		}
 		all = append(all, s)
 	}
@@ -42,7 +42,7 @@ func (c *Client) DeleteObjective(ctx context.Context, lambda string) error {
 
 func objectiveOf(w *kinesinv1.Objective) slo.Objective {
 	return slo.Objective{
-		Lambda: w.GetLambda(), Within: task.Micros(w.GetWithinMicros()), Percent: w.GetObjective(), Window: task.Micros(w.GetWindowMicros()),
-		ManagedBy: w.GetManagedBy(), Updated: timeOf(w.GetUpdatedMicros()), UpdatedBy: w.GetUpdatedBy(), Registered: w.GetRegistered(),
+		Lambda: w.GetLambda(), Within: task.Micros(w.GetWithin()), Percent: w.GetObjective(), Window: task.Micros(w.GetWindow()),
+		ManagedBy: w.GetManagedBy(), Updated: timeOf(w.GetUpdated()), UpdatedBy: w.GetUpdatedBy(), Registered: w.GetRegistered(),
 	}
 }

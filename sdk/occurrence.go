@@ -21,5 +21,5 @@ func occurrenceOf(w *kinesinv1.Occurrence) *Occurrence {
 	if w == nil {
 		return nil
 	}
-	return &Occurrence{Cron: w.Cron, Revision: w.Revision, Nominal: timeOf(w.NominalMicros), PreviousSuccess: timeOf(w.SucceededMicros), Backfill: w.Backfill}
+	return &Occurrence{Cron: w.Cron, Revision: w.Revision, Nominal: timeOf(w.Nominal), PreviousSuccess: timeOf(w.Succeeded), Backfill: w.Backfill}
 }

@@ -50,15 +50,15 @@ func (c *Client) Overview(ctx context.Context) (Overview, error) {
 		return Overview{}, err
 	}
 	w := r.GetOverview()
-	o := Overview{Lambdas: make([]LambdaStats, len(r.GetLambdas())), DueAt: timeOf(w.GetDueAtMicros())}
+	o := Overview{Lambdas: make([]LambdaStats, len(r.GetLambdas())), DueAt: timeOf(w.GetDueAt())}
 	for i, l := range r.GetLambdas() {
 		o.Lambdas[i] = lambdaStatsOf(l)
 	}
 	for _, v := range w.GetWindows() {
 		window := OverviewWindow{
-			Asked: task.Micros(v.GetAskedMicros()), Covered: task.Micros(v.GetCoveredMicros()), Started: v.GetStartedPerSecond(), Failed: v.GetFailedPerSecond(),
+			Asked: task.Micros(v.GetAsked()), Covered: task.Micros(v.GetCovered()), Started: v.GetStartedPerSecond(), Failed: v.GetFailedPerSecond(),
 			Ended:      make(map[State]float64, len(v.GetEndedPerSecond())),
-			Lateness50: task.Micros(v.GetLatenessP50Micros()), Lateness95: task.Micros(v.GetLatenessP95Micros()), Lateness99: task.Micros(v.GetLatenessP99Micros()),
+			Lateness50: task.Micros(v.GetLatenessP50()), Lateness95: task.Micros(v.GetLatenessP95()), Lateness99: task.Micros(v.GetLatenessP99()),
 		}
 		for state, n := range v.GetEndedPerSecond() {
 			window.Ended[State(state)] = n
@@ -66,7 +66,7 @@ func (c *Client) Overview(ctx context.Context) (Overview, error) {
 		o.Windows = append(o.Windows, window)
 	}
 	for _, d := range w.GetDue() {
-		o.Due = append(o.Due, DueSoon{Within: task.Micros(d.GetWithinMicros()), Tasks: d.GetTasks(), AtLeast: d.GetAtLeast(), Error: d.GetError()})
+		o.Due = append(o.Due, DueSoon{Within: task.Micros(d.GetWithin()), Tasks: d.GetTasks(), AtLeast: d.GetAtLeast(), Error: d.GetError()})
 	}
 	if i := w.GetInstallation(); i != nil {
 		o.Installation = &Installation{

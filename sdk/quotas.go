@@ -80,7 +80,7 @@ func quotaOf(w *kinesinv1.Quota) Quota {
 	return Quota{
 		Lambda: w.GetLambda(), Priority: w.GetPriority(), Identity: w.GetIdentity(), Rate: w.GetRate(), Burst: int(w.GetBurst()), Admit: w.GetAdmit(),
 		Concurrency: int(w.GetConcurrency()), Recovery: int(w.GetRecovery()),
-		Updated: timeOf(w.GetUpdatedMicros()), UpdatedBy: w.GetUpdatedBy(),
+		Updated: timeOf(w.GetUpdated()), UpdatedBy: w.GetUpdatedBy(),
 		ManagedBy: w.GetManagedBy(), Registered: w.GetRegistered(),
 	}
 }

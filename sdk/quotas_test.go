@@ -126,7 +126,7 @@ func TestThrottledItemsAreScheduledLater(t *testing.T) {
 			result := &kinesinv1.ScheduleResult{Id: "k1" + r.Items[i].Key}
 			if i >= 2 {
 				result = &kinesinv1.ScheduleResult{Problem: &kinesinv1.Problem{
-					Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "the quota is used up", RetryAfterMicros: 15_000,
+					Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "the quota is used up", RetryAfter: 15_000,
 				}}
 			}
 			response.Results = append(response.Results, result)
@@ -157,7 +157,7 @@ func TestAThrottledCallEndsWithItsDeadline(t *testing.T) {
 	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		calls++
 		return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Problem: &kinesinv1.Problem{
-			Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "the quota is used up", RetryAfterMicros: after,
+			Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "the quota is used up", RetryAfter: after,
 		}}}}, nil
 	}
 	if _, err := s.client(t).Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrThrottled) || !strings.Contains(err.Error(), "the quota is used up") {

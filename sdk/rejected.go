@@ -113,15 +113,15 @@ func (c *Client) InboundKey(ctx context.Context) (string, error) {
 
 func rejectedOf(w *kinesinv1.Rejected) Rejected {
 	r := Rejected{
-		Name: w.Name, Reason: w.Reason, Text: w.Text, At: timeOf(w.RejectedMicros), Accepted: timeOf(w.AcceptedMicros),
+		Name: w.Name, Reason: w.Reason, Text: w.Text, At: timeOf(w.Rejected), Accepted: timeOf(w.Accepted),
 		ID: ID(w.Id), Lambda: w.Lambda, Bytes: w.Bytes, Retries: int(w.Retries), Body: w.Body,
 	}
 	if i := w.Item; i != nil {
 		r.Item = &Item{
 			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, LimitKey: i.LimitKey,
-			MaxAttempts: int(i.MaxAttempts), Timeout: task.Micros(i.TimeoutMicros),
-			BackoffMin: task.Micros(i.BackoffMinMicros), BackoffMax: task.Micros(i.BackoffMaxMicros),
-			Traceparent: i.Traceparent, Tags: i.Tags, StartBefore: timeOf(i.StartBeforeMicros),
+			MaxAttempts: int(i.MaxAttempts), Timeout: task.Micros(i.Timeout),
+			BackoffMin: task.Micros(i.BackoffMin), BackoffMax: task.Micros(i.BackoffMax),
+			Traceparent: i.Traceparent, Tags: i.Tags, StartBefore: timeOf(i.StartBefore),
 		}
 	}
 	return r

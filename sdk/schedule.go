@@ -151,7 +151,7 @@ func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 		b.begun = now
 	}
 	request := &kinesinv1.ScheduleRequest{
-		Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again, First: !b.again, ElapsedMicros: (now - b.begun).Microseconds(),
+		Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again, First: !b.again, Elapsed: (now - b.begun).Microseconds(),
 	}
 	for n, i := range b.pending {
 		request.Items[n] = b.items[i].wire(b.ids[i])

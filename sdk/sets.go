@@ -155,7 +155,7 @@ func (c *Client) createJob(ctx context.Context, spec JobSpec, dryRun bool) (Job,
 	id := task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64())
 	r, err := callSet(ctx, c, "job", c.backend.jobs.CreateJob, &kinesinv1.CreateJobRequest{
 		Action: string(spec.Action), Where: spec.Where, All: spec.All, DryRun: dryRun, Pace: uint32(max(0, spec.Pace)),
-		ByMicros: spec.By.Microseconds(), SpreadMicros: spec.Spread.Microseconds(), DueMicros: int64(task.InstantOf(spec.Due)),
+		By: spec.By.Microseconds(), Spread: spec.Spread.Microseconds(), Due: int64(task.InstantOf(spec.Due)),
 		Force: spec.Force, RequestId: id[:],
 	})
 	return jobOf(r.GetJob()), err
@@ -199,15 +199,15 @@ func jobOf(w *kinesinv1.Job) Job {
 	}
 	j := Job{
 		JobSpec: JobSpec{
-			Action: JobAction(w.Action), Where: w.Where, All: w.All, Pace: int(w.Pace), By: task.Micros(w.ByMicros),
-			Spread: task.Micros(w.SpreadMicros), Due: timeOf(w.DueMicros), Force: w.Force,
+			Action: JobAction(w.Action), Where: w.Where, All: w.All, Pace: int(w.Pace), By: task.Micros(w.By),
+			Spread: task.Micros(w.Spread), Due: timeOf(w.Due), Force: w.Force,
 		},
-		ID: w.Id, State: JobState(w.State), Created: timeOf(w.CreatedMicros), Ended: timeOf(w.EndedMicros), CreatedBy: w.CreatedBy,
+		ID: w.Id, State: JobState(w.State), Created: timeOf(w.Created), Ended: timeOf(w.Ended), CreatedBy: w.CreatedBy,
 		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem, Group: w.Group,
 	}
 	if b := w.Backfill; b != nil {
-		j.Cron, j.From, j.To = b.Cron, timeOf(b.FromMicros), timeOf(b.ToMicros)
-		for _, at := range b.SampleMicros {
+		j.Cron, j.From, j.To = b.Cron, timeOf(b.From), timeOf(b.To)
+		for _, at := range b.Sample {
 			j.Nominals = append(j.Nominals, timeOf(at))
 		}
 	}

@@ -70,9 +70,9 @@ func (c *Client) GetLambdaLive(ctx context.Context, name string, count bool) (La
 
 func lambdaStatsOf(w *kinesinv1.LambdaStats) LambdaStats {
 	s := LambdaStats{
-		Lambda: w.GetLambda(), Tasks: make(map[State]int64, len(w.GetTasks())), Exact: w.GetExact(), OldestDue: timeOf(w.GetOldestDueMicros()),
+		Lambda: w.GetLambda(), Tasks: make(map[State]int64, len(w.GetTasks())), Exact: w.GetExact(), OldestDue: timeOf(w.GetOldestDue()),
 		Started: w.GetStartedPerSecond(), Ended: w.GetEndedPerSecond(), Failed: w.GetFailedPerSecond(), Throttled: w.GetThrottledPerSecond(),
-		Lateness50: task.Micros(w.GetLatenessP50Micros()), Lateness99: task.Micros(w.GetLatenessP99Micros()),
+		Lateness50: task.Micros(w.GetLatenessP50()), Lateness99: task.Micros(w.GetLatenessP99()),
 		DeadHour: w.GetDeadHour(), DeadDay: w.GetDeadDay(),
 		Workers: int(orUnknown(w.Workers)), Due: orUnknown(w.Due), DueExact: w.GetDueExact(),
 	}
@@ -82,12 +82,12 @@ func lambdaStatsOf(w *kinesinv1.LambdaStats) LambdaStats {
 	for _, h := range w.GetHeldBy() {
 		s.HeldBy = append(s.HeldBy, WaitsFor{
 			Reason: h.GetReason(), Text: h.GetText(), Tasks: orUnknown(h.Tasks), Priority: h.GetPriority(), Gate: h.GetGate(),
-			Action: GateAction(h.GetAction()), Until: timeOf(h.GetUntilMicros()), Rate: h.GetRate(), Used: h.GetUsed(), Concurrency: int(h.GetConcurrency()),
+			Action: GateAction(h.GetAction()), Until: timeOf(h.GetUntil()), Rate: h.GetRate(), Used: h.GetUsed(), Concurrency: int(h.GetConcurrency()),
 		})
 	}
 	for _, p := range w.GetPriorities() {
 		s.Priorities = append(s.Priorities, PriorityStats{
-			Priority: p.GetPriority(), Started: p.GetStartedPerSecond(), Queued: orUnknown(p.Queued), InFlight: p.GetInFlight(), Oldest: task.Micros(p.GetOldestMicros()),
+			Priority: p.GetPriority(), Started: p.GetStartedPerSecond(), Queued: orUnknown(p.Queued), InFlight: p.GetInFlight(), Oldest: task.Micros(p.GetOldest()),
 		})
 	}
 	return s

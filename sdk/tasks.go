@@ -183,7 +183,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 		if deadline, set := ctx.Deadline(); set {
 			wait = min(wait, max(0, clock.Until(c.cfg.Clock, deadline)))
 		}
-		request := &kinesinv1.WaitRequest{Ids: n.ids, Keys: n.keys, WaitMicros: wait.Microseconds()}
+		request := &kinesinv1.WaitRequest{Ids: n.ids, Keys: n.keys, Wait: wait.Microseconds()}
 		var response *kinesinv1.GetResponse
 		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
 			response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout+wait, c.backend.tasks.Wait, request)
@@ -354,13 +354,13 @@ func getResults(response *kinesinv1.GetResponse, n names) ([]GetResult, error) {
 func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 	t := TaskInfo{
 		ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key, LimitKey: w.LimitKey,
-		Due: timeOf(w.DueMicros), Created: timeOf(w.CreatedMicros), Enqueued: timeOf(w.EnqueuedMicros),
-		Started: timeOf(w.StartedMicros), Ended: timeOf(w.EndedMicros), Next: timeOf(w.NextMicros),
+		Due: timeOf(w.Due), Created: timeOf(w.Created), Enqueued: timeOf(w.Enqueued),
+		Started: timeOf(w.Started), Ended: timeOf(w.Ended), Next: timeOf(w.Next),
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
-		Timeout: task.Micros(w.TimeoutMicros), BackoffMin: task.Micros(w.BackoffMinMicros), BackoffMax: task.Micros(w.BackoffMaxMicros),
+		Timeout: task.Micros(w.Timeout), BackoffMin: task.Micros(w.BackoffMin), BackoffMax: task.Micros(w.BackoffMax),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
-		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),
+		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBefore), WaitsFor: waitsForOf(w.WaitsFor),
 		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 	t.Chain = linkOf(w.Chain)
@@ -372,7 +372,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 
 func attemptInfoOf(a *kinesinv1.Attempt) AttemptInfo {
 	return AttemptInfo{
-		Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: Outcome(a.Outcome), Error: a.Error,
+		Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: Outcome(a.Outcome), Error: a.Error,
 	}
 }
 

@@ -52,7 +52,7 @@ func hand(tasks []*kinesinv1.Claimed, results map[string]*kinesinv1.Result, done
 func claimed(id, lambda, payload string) *kinesinv1.Claimed {
 	return &kinesinv1.Claimed{
 		Task: []byte(id + strings.Repeat(" ", 16-len(id))), Id: "k1" + id, Lambda: lambda, Attempt: 3, Payload: []byte(payload),
-		TimeoutMicros: time.Minute.Microseconds(), DueMicros: time.Now().UnixMicro(),
+		Timeout: time.Minute.Microseconds(), Due: time.Now().UnixMicro(),
 	}
 }
 
@@ -113,7 +113,7 @@ func TestWorkerRunsTasksToTheirOutcomes(t *testing.T) {
 		t.Errorf("middleware ran in the order %v", order)
 	}
 	g := s.registered.Groups
-	if len(g) != 2 || g[0].Slots != 5 || g[1].Slots != 7 || s.registered.Name != "test" || s.registered.LeaseMicros != 20_000_000 || s.left != 1 {
+	if len(g) != 2 || g[0].Slots != 5 || g[1].Slots != 7 || s.registered.Name != "test" || s.registered.Lease != 20_000_000 || s.left != 1 {
 		t.Errorf("registered %v, left %d times", s.registered, s.left)
 	}
 }

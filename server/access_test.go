@@ -102,7 +102,7 @@ func (r *running) callWith(secret, procedure, body string) (answer, code string)
 func (r *running) later(name, lambda, collection string) string {
 	r.t.Helper()
 	answer, code := r.callAs(name, kinesinv1connect.TaskServiceScheduleProcedure,
-		fmt.Sprintf(`{"items":[{"lambda":%q,"collection":%q,"delayMicros":3600000000,"payload":"c2VjcmV0"}]}`, lambda, collection))
+		fmt.Sprintf(`{"items":[{"lambda":%q,"collection":%q,"delay":3600000000,"payload":"c2VjcmV0"}]}`, lambda, collection))
 	var got struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" || len(got.Results) != 1 || got.Results[0].ID == "" {
 		r.t.Fatalf("%s: %v %s", answer, err, code)
@@ -123,7 +123,7 @@ var needs = map[string]need{
 	"TaskService/Get":                     {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/List":                    {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"TaskService/Cancel":                  {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
-	"TaskService/Reschedule":              {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delayMicros":3600000000}`},
+	"TaskService/Reschedule":              {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delay":3600000000}`},
 	"TaskService/Update":                  {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","maxAttempts":7}]}`},
 	"TaskService/Redrive":                 {[]access.Verb{access.Operate}, false, `{"ids":["I"]}`},
 	"TaskService/Wait":                    {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
@@ -182,7 +182,7 @@ var needs = map[string]need{
 	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
 	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},
 	"ChainService/ControlChain":           {[]access.Verb{access.Operate}, false, `{"id":"I","action":"resume"}`},
-	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","withinMicros":"5000000","objective":99}`},
+	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","within":"5000000","objective":99}`},
 	"ObjectiveService/DeleteObjective":    {[]access.Verb{access.Operate}, false, `{"lambda":"L"}`},
 	"ObjectiveService/GetObjectives":      {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
@@ -274,8 +274,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 // named has calls that name one object: X stands for its name. Those of tasks name it by id and by key.
 var named = map[string][]string{
 	"task": {
-		`TaskService/Get {T}`, `TaskService/Get {T,"withPayload":true}`, `TaskService/Cancel {T}`, `TaskService/Reschedule {T,"delayMicros":7200000000}`,
-		`TaskService/Wait {T,"waitMicros":1}`, `TaskService/Redrive {T}`, `TaskService/Redrive {T,"payload":"eA=="}`,
+		`TaskService/Get {T}`, `TaskService/Get {T,"withPayload":true}`, `TaskService/Cancel {T}`, `TaskService/Reschedule {T,"delay":7200000000}`,
+		`TaskService/Wait {T,"wait":1}`, `TaskService/Redrive {T}`, `TaskService/Redrive {T,"payload":"eA=="}`,
 	},
 	"key": {
 		`TaskService/Update {"updates":[{"key":{"lambda":"mine","key":"X"},"maxAttempts":7}]}`, `TaskService/Count {"where":"lambda=mine and key=X"}`,
@@ -320,10 +320,10 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		name := fmt.Sprintf("there-%d", objects)
 		switch kind {
 		case "task", "key":
-			made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","key":"`+name+`","delayMicros":3600000000}]}`, "id")
+			made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","key":"`+name+`","delay":3600000000}]}`, "id")
 			return name, "absent"
 		case "id":
-			return made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","delayMicros":3600000000}]}`, "id"), "k1AaImReNkfhCeOV3d-F7VfQGiJnzR5TXdkNwBAACalWIRMHi5qn6bk-ZC"
+			return made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","delay":3600000000}]}`, "id"), "k1AaImReNkfhCeOV3d-F7VfQGiJnzR5TXdkNwBAACalWIRMHi5qn6bk-ZC"
 		case "cron":
 			made(`CronService/SetCron {"cron":{"name":"`+name+`","lambda":"mine","collection":"theirs","schedule":"@daily"}}`, "name")
 			return name, "absent"
@@ -377,7 +377,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		if state == "ended" {
 			call("root", `TaskService/Cancel {"keys":[{"lambda":"mine","key":"`+name+`"}]}`)
 		}
-		for _, more := range []string{``, `,"onConflict":"reject"`, `,"onConflict":"replace"`, `,"payload":"eA=="`, `,"delayMicros":3600000000`, `,"limitKey":"k"`} {
+		for _, more := range []string{``, `,"onConflict":"reject"`, `,"onConflict":"replace"`, `,"payload":"eA=="`, `,"delay":3600000000`, `,"limitKey":"k"`} {
 			answer := call("ours", `TaskService/Schedule {"items":[{"lambda":"mine","collection":"ours","key":"`+name+`"`+more+`}]}`)
 			answers[strings.ReplaceAll(answer, name, "X")] = true
 		}
@@ -549,7 +549,7 @@ func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
 		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
 	}
 	const requestID = "AZrxQqAAcAGAAAAAAAAAAQ==" // a UUIDv7
-	item := `{"items":[{"lambda":%q,"requestId":"` + requestID + `","dueMicros":1900000000000000,"payload":"c2VjcmV0"}]}`
+	item := `{"items":[{"lambda":%q,"requestId":"` + requestID + `","due":1900000000000000,"payload":"c2VjcmV0"}]}`
 	answer, _ := r.callAs("root", kinesinv1connect.TaskServiceScheduleProcedure, fmt.Sprintf(item, "victim"))
 	if !strings.Contains(answer, `"id":`) {
 		t.Fatal(answer)
@@ -639,12 +639,12 @@ func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
 		waiting.Go(func() {
 			client := kinesinv1connect.NewTaskServiceClient(&http.Client{Transport: bearer{secretOf("greedy"), http.DefaultTransport}}, r.url, api.ClientOptions()...)
 			for ctx.Err() == nil { // one may be refused because of the call below
-				_, _ = client.Wait(ctx, &kinesinv1.WaitRequest{Ids: ids, WaitMicros: 30_000_000})
+				_, _ = client.Wait(ctx, &kinesinv1.WaitRequest{Ids: ids, Wait: 30_000_000})
 			}
 		})
 	}
 	wait := func(name string) string {
-		_, code := r.callAs(name, kinesinv1connect.TaskServiceWaitProcedure, `{"ids":`+string(list)+`,"waitMicros":1}`)
+		_, code := r.callAs(name, kinesinv1connect.TaskServiceWaitProcedure, `{"ids":`+string(list)+`,"wait":1}`)
 		return code
 	}
 	r.until("no more room", func() bool { return wait("greedy") == "resource_exhausted" })
@@ -659,7 +659,7 @@ func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
 func TestPagesOfAuditRecordsAreBounded(t *testing.T) {
 	r := serve(t, Config{})
 	for body, want := range map[string]string{
-		`{"untilMicros":"9223372036854775807"}`: "", `{"sinceMicros":"9223372036854775807"}`: "", `{"sinceMicros":"-9223372036854775808"}`: "",
+		`{"until":"9223372036854775807"}`: "", `{"since":"9223372036854775807"}`: "", `{"since":"-9223372036854775808"}`: "",
 		`{"after":"audit-00010101/x/0"}`: "invalid_argument", `{"after":"audit-99990101/x/0"}`: "invalid_argument", `{"after":"x"}`: "invalid_argument", `{"limit":1001}`: "invalid_argument", `{"limit":-1}`: "invalid_argument",
 	} {
 		if answer, code := r.callAs("", kinesinv1connect.AccessServiceListAuditProcedure, body); code != want {
@@ -691,7 +691,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 		t.Fatal(answer)
 	}
 	claim := func(name, worker, lambda string) (string, string) {
-		return r.callAs(name, kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":[%q],"waitMicros":2000000}`, worker, lambda))
+		return r.callAs(name, kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":[%q],"wait":2000000}`, worker, lambda))
 	}
 	for _, c := range []struct{ name, worker, lambda string }{
 		{"evil", evil, "victim"},
@@ -787,13 +787,13 @@ func TestNobodyGrantsWhatHeHasNot(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		`{"name":"admin","grants":["read:*"]}`:                   "a name exists once",
-		`{"name":"anonymous","grants":["read:*"]}`:               "taken by Kinesin",
-		`{"name":"x","grants":["read:*"],"lifetimeMicros":"5"}`:  "want 1m0s to",
-		`{"name":"x","grants":["read:*"],"lifetimeMicros":"-9"}`: "want 1m0s to",
-		`{"name":"x","grants":["reed:*"]}`:                       "unknown verb",
-		`{"name":"x"}`:                                           "want 1 to 64",
-		`{"name":"x y","grants":["read:*"]}`:                     "want 1 to 100 characters",
+		`{"name":"admin","grants":["read:*"]}`:             "a name exists once",
+		`{"name":"anonymous","grants":["read:*"]}`:         "taken by Kinesin",
+		`{"name":"x","grants":["read:*"],"lifetime":"5"}`:  "want 1m0s to",
+		`{"name":"x","grants":["read:*"],"lifetime":"-9"}`: "want 1m0s to",
+		`{"name":"x","grants":["reed:*"]}`:                 "unknown verb",
+		`{"name":"x"}`:                                     "want 1 to 64",
+		`{"name":"x y","grants":["read:*"]}`:               "want 1 to 100 characters",
 	} {
 		if answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, body); code == "" || !strings.Contains(answer, says) {
 			t.Errorf("%s: %s, want %q", body, answer, says)
@@ -915,7 +915,7 @@ func TestWhatIsAudited(t *testing.T) {
 	r.callAs("team", kinesinv1connect.WorkerServiceLeaveProcedure, fmt.Sprintf(`{"worker":%q}`, lease.Worker))
 	id := r.later("root", "mail", "")
 	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"withPayload":true}`, id))
-	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delayMicros":3600000000}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delay":3600000000}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceUpdateProcedure, fmt.Sprintf(`{"updates":[{"id":%q,"maxAttempts":7}]}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceCancelProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceRedriveProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))

@@ -83,7 +83,7 @@ func TestWhoMaySetACron(t *testing.T) {
 			body = `{"name":"` + c.name + `","reason":"x"}`
 		}
 		if c.procedure == backfillCron {
-			body = `{"name":"` + c.name + `","fromMicros":1700000000000000,"toMicros":1700100000000000}`
+			body = `{"name":"` + c.name + `","from":1700000000000000,"to":1700100000000000}`
 		}
 		if answer, code := r.callAs(c.who, c.procedure, body); code != c.code {
 			t.Errorf("%s of %s as %s: %s, want %q", c.procedure, c.name, c.who, answer, c.code)
@@ -125,8 +125,8 @@ func TestCronsAreAudited(t *testing.T) {
 	r.callAs("root", pauseCron, `{"name":"nightly","reason":"moving"}`)
 	r.callAs("root", kinesinv1connect.CronServiceResumeCronProcedure, `{"name":"nightly"}`)
 	r.callAs("root", runCron, `{"name":"nightly"}`)
-	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000,"dryRun":true}`) // changes nothing
-	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000}`)
+	r.callAs("root", backfillCron, `{"name":"nightly","from":1700000000000000,"to":1700100000000000,"dryRun":true}`) // changes nothing
+	r.callAs("root", backfillCron, `{"name":"nightly","from":1700000000000000,"to":1700100000000000}`)
 	r.callAs("root", deleteCron, `{"name":"nightly"}`)
 	acts := map[string]int{}
 	for _, a := range r.audited() {

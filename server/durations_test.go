@@ -16,13 +16,13 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 )
 
-// eachTime calls f with each message in m, made where there is none, and each field of it that is a time or a
+// eachTime calls f with each message in m, made where there is none, and each field of it that may be a time or a
 // duration in microseconds.
 func eachTime(m protoreflect.Message, depth int, f func(in protoreflect.Message, field protoreflect.FieldDescriptor)) {
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
 		switch {
-		case field.Kind() == protoreflect.Int64Kind && !field.IsList() && !field.IsMap() && strings.HasSuffix(string(field.Name()), "_micros"):
+		case field.Kind() == protoreflect.Int64Kind && !field.IsList() && !field.IsMap():
 			f(m, field)
 		case field.Message() == nil || field.IsMap() || depth == 0:
 		case field.IsList():

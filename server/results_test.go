@@ -23,14 +23,14 @@ func TestResultsAreForThoseWhoReadPayloads(t *testing.T) {
 	var lease struct{ Worker string }
 	_ = json.Unmarshal([]byte(answer), &lease)
 	for done := 0; done < 2; {
-		answer, _ = r.callAs("root", kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"limit":2,"waitMicros":5000000}`, lease.Worker))
+		answer, _ = r.callAs("root", kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"limit":2,"wait":5000000}`, lease.Worker))
 		var claimed struct{ Tasks []struct{ Task string } }
 		if err := json.Unmarshal([]byte(answer), &claimed); err != nil || len(claimed.Tasks) == 0 {
 			t.Fatal(answer)
 		}
 		for _, c := range claimed.Tasks {
 			r.callAs("root", kinesinv1connect.WorkerServiceSetResultsProcedure,
-				fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":1,"outcome":"success","startedMicros":"1","result":"c2VjcmV0"}]}`, lease.Worker, c.Task))
+				fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":1,"outcome":"success","started":"1","result":"c2VjcmV0"}]}`, lease.Worker, c.Task))
 			done++
 		}
 	}

@@ -172,13 +172,13 @@ func (r *running) schedule(items ...*kinesinv1.ScheduleItem) []string {
 }
 
 func item(lambda string, delay time.Duration) *kinesinv1.ScheduleItem {
-	return &kinesinv1.ScheduleItem{Lambda: lambda, DelayMicros: delay.Microseconds()}
+	return &kinesinv1.ScheduleItem{Lambda: lambda, Delay: delay.Microseconds()}
 }
 
 func TestJSONOverHTTP(t *testing.T) {
 	r := serve(t, Config{})
 	r.create("mail")
-	status, answer := r.post("TaskService/Schedule", `{"items":[{"lambda":"mail","delayMicros":"60000000","payload":"aGVsbG8="},{"lambda":"nobody"}]}`)
+	status, answer := r.post("TaskService/Schedule", `{"items":[{"lambda":"mail","delay":"60000000","payload":"aGVsbG8="},{"lambda":"nobody"}]}`)
 	if status != http.StatusOK {
 		t.Fatal(status, answer)
 	}
@@ -221,7 +221,7 @@ func TestJSONWithAnUnknownField(t *testing.T) {
 	} {
 		status, answer := r.post("TaskService/Schedule", body)
 		message, _ := answer["message"].(string)
-		if status != http.StatusBadRequest || !strings.Contains(message, named) || !strings.Contains(message, "delayMicros") {
+		if status != http.StatusBadRequest || !strings.Contains(message, named) || !strings.Contains(message, "delay") {
 			t.Errorf("%s: %d %v", body, status, answer)
 		}
 	}
@@ -335,7 +335,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(response, err)
 	}
 	expiring := item("mail", 0)
-	expiring.Priority, expiring.StartBeforeMicros = "high", time.Now().Add(time.Second).UnixMicro()
+	expiring.Priority, expiring.StartBefore = "high", time.Now().Add(time.Second).UnixMicro()
 	r.schedule(expiring)
 	r.until("expired", func() bool {
 		v, _ := r.metric(`kinesin_tasks_expired_total{lambda="mail",priority="high"}`)
@@ -386,13 +386,13 @@ func (r *running) runOne() (claimed *kinesinv1.Claimed) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	got, err := workers.Claim(r.t.Context(), &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{"mail"}, Limit: 1, WaitMicros: 5_000_000})
+	got, err := workers.Claim(r.t.Context(), &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{"mail"}, Limit: 1, Wait: 5_000_000})
 	if err != nil || len(got.Tasks) != 1 {
 		r.t.Fatal(got, err)
 	}
 	claimed = got.Tasks[0]
 	acks, err := workers.SetResults(r.t.Context(), &kinesinv1.SetResultsRequest{Worker: lease.Worker, Results: []*kinesinv1.Result{{
-		Task: claimed.Task, Attempt: claimed.Attempt, Outcome: "success", StartedMicros: time.Now().UnixMicro(),
+		Task: claimed.Task, Attempt: claimed.Attempt, Outcome: "success", Started: time.Now().UnixMicro(),
 	}}})
 	if err != nil || acks.Acks[0].Problem != nil {
 		r.t.Fatal(acks, err)
@@ -442,7 +442,7 @@ func TestStopEndsWhatIsInHand(t *testing.T) {
 	id := r.schedule(item("mail", time.Hour))[0]
 	waited := make(chan *kinesinv1.GetResponse, 1)
 	go func() {
-		response, err := r.tasks().Wait(context.WithoutCancel(t.Context()), &kinesinv1.WaitRequest{Ids: []string{id}, WaitMicros: 60_000_000})
+		response, err := r.tasks().Wait(context.WithoutCancel(t.Context()), &kinesinv1.WaitRequest{Ids: []string{id}, Wait: 60_000_000})
 		if err != nil {
 			t.Errorf("wait: %v", err)
 		}
@@ -501,7 +501,7 @@ func TestAStopMakesCallersConnectAgain(t *testing.T) {
 	ctx := httptrace.WithClientTrace(context.WithoutCancel(t.Context()), &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { close(written) },
 	})
-	body := strings.NewReader(fmt.Sprintf(`{"ids":[%q],"waitMicros":"60000000"}`, id))
+	body := strings.NewReader(fmt.Sprintf(`{"ids":[%q],"wait":"60000000"}`, id))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/kinesin.v1.TaskService/Wait", body)
 	if err != nil {
 		t.Fatal(err)

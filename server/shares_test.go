@@ -37,12 +37,12 @@ func TestEachIdentityHasAShare(t *testing.T) {
 		if status, text := call(who, "LambdaService/CreateLambda", `{"lambda":{"name":"`+who+`-x"}}`); status != http.StatusOK {
 			t.Fatal(status, text)
 		}
-		if status, text := call(who, "TaskService/Schedule", `{"items":[`+strings.Repeat(`{"lambda":"`+who+`-x","delayMicros":"3600000000"},`, 499)+`{"lambda":"`+who+`-x","delayMicros":"3600000000"}]}`); status != http.StatusOK {
+		if status, text := call(who, "TaskService/Schedule", `{"items":[`+strings.Repeat(`{"lambda":"`+who+`-x","delay":"3600000000"},`, 499)+`{"lambda":"`+who+`-x","delay":"3600000000"}]}`); status != http.StatusOK {
 			t.Fatal(status, text)
 		}
 	}
 	job := func(who string, _ int) (string, string) {
-		return "JobService/CreateJob", fmt.Sprintf(`{"action":"reschedule","byMicros":"1000000","where":"lambda = \"%s-x\"","pace":1}`, who)
+		return "JobService/CreateJob", fmt.Sprintf(`{"action":"reschedule","by":"1000000","where":"lambda = \"%s-x\"","pace":1}`, who)
 	}
 	for what, c := range map[string]struct {
 		least, most int

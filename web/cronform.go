@@ -56,7 +56,7 @@ func actOnCron(c *call) error {
 			if err != nil {
 				return err
 			}
-			request.UntilMicros = c.now().Add(d).UnixMicro()
+			request.Until = c.now().Add(d).UnixMicro()
 		}
 		if _, err := c.Crons.PauseCron(ctx, request); err != nil {
 			return err
@@ -81,7 +81,7 @@ func actOnCron(c *call) error {
 		}
 		k := proto.CloneOf(response.GetCron())
 		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
-		k.Revision, k.CreatedMicros, k.CreatedBy, k.UpdatedMicros, k.UpdatedBy, k.Pause, k.NextMicros = 0, 0, "", 0, "", nil, nil
+		k.Revision, k.Created, k.CreatedBy, k.Updated, k.UpdatedBy, k.Pause, k.Next = 0, 0, "", 0, "", nil, nil
 		if _, err := c.Crons.SetCron(ctx, &kinesinv1.SetCronRequest{Cron: k}); err != nil {
 			return err
 		}
@@ -98,10 +98,10 @@ func (c *call) backfill(name string) error {
 	plan := &backfillPlan{From: c.field("from"), To: c.field("to"), Pace: c.field("pace"), Request: c.field("request")}
 	request := &kinesinv1.BackfillCronRequest{Name: name, DryRun: c.field("confirmed") == "", All: c.field("all") != ""}
 	var err error
-	if request.FromMicros, err = c.past(plan.From); err != nil {
+	if request.From, err = c.past(plan.From); err != nil {
 		return err
 	}
-	if request.ToMicros, err = c.past(plan.To); err != nil {
+	if request.To, err = c.past(plan.To); err != nil {
 		return err
 	}
 	if request.Pace, err = parsePace(plan.Pace); err != nil {
@@ -121,7 +121,7 @@ func (c *call) backfill(name string) error {
 	}
 	plan.Many = plan.GetMatched() > backfillMany
 	// A typed duration stays the time that it was when it was counted.
-	plan.From, plan.To = utcText(request.GetFromMicros()), utcText(request.GetToMicros())
+	plan.From, plan.To = utcText(request.GetFrom()), utcText(request.GetTo())
 	return c.cronPage(plan)
 }
 

@@ -78,7 +78,7 @@ func cronsList(b *cronsBody) g.Node {
 	}
 	all := list(g.Group{th("Cron"), th("Lambda"), th("Schedule"), th("State"), th("Next")}, g.Map(b.Crons, func(k *kinesinv1.Cron) g.Node {
 		next := text("–")
-		if times := k.GetNextMicros(); len(times) > 0 {
+		if times := k.GetNext(); len(times) > 0 {
 			next = moment(times[0])
 		}
 		return row(
@@ -121,13 +121,13 @@ func cronPage(b *cronBody) g.Node {
 		g.Iff(b.GetPause() != nil, func() g.Node { return cronPaused(b.GetPause()) }),
 		g.If(b.Operate, cronActions(b)),
 		columns(
-			section("next", "Next fires", either(len(b.GetNextMicros()) > 0, calendar(b.GetNextMicros()), none("None."))),
+			section("next", "Next fires", either(len(b.GetNext()) > 0, calendar(b.GetNext()), none("None."))),
 			section("settings", "Settings", facts(
 				fact("Overlap", text(b.GetOverlap())), fact("Catch-up", text(b.GetCatchUp())),
 				fact("Clock changes", text("gap: "+b.GetGap()+", fold: "+b.GetFold())),
-				g.If(b.GetJitterMicros() != 0, fact("Jitter", text("up to "+microsText(b.GetJitterMicros())))),
+				g.If(b.GetJitter() != 0, fact("Jitter", text("up to "+microsText(b.GetJitter())))),
 				g.If(b.GetFailuresMax() != 0, fact("Pauses itself", textf("after %d failures in a row", b.GetFailuresMax()))),
-				fact("Changed", moment(b.GetUpdatedMicros()), text(" by "+b.GetUpdatedBy())),
+				fact("Changed", moment(b.GetUpdated()), text(" by "+b.GetUpdatedBy())),
 			)),
 		),
 		section("history", "History", either(len(b.History) > 0, cronHistory(b.History), none("It has not fired yet."))),
@@ -137,7 +137,7 @@ func cronPage(b *cronBody) g.Node {
 func cronPaused(p *kinesinv1.CronPause) g.Node {
 	by := either(p.GetBy() != "", p.GetBy(), "its failure limit")
 	return h.Div(h.Class("problems"), h.Role("status"), h.H2(text("Paused")), h.P(text(p.GetReason()+" "), note(
-		text(by+", "), moment(p.GetAtMicros()), g.If(p.GetUntilMicros() != 0, g.Group{text(", until "), moment(p.GetUntilMicros())}),
+		text(by+", "), moment(p.GetAt()), g.If(p.GetUntil() != 0, g.Group{text(", until "), moment(p.GetUntil())}),
 	)))
 }
 
@@ -178,7 +178,7 @@ func backfillAction(p *backfillPlan) g.Node {
 	if p.Pace != "" {
 		pace = ", " + p.Pace + " per second"
 	}
-	samples := p.GetBackfill().GetSampleMicros()
+	samples := p.GetBackfill().GetSample()
 	return details("action", "Backfill…", g.Attr("open"), post(
 		hidden("action", "backfill", "from", p.From, "to", p.To, "pace", p.Pace, "request", p.Request, "confirmed", "yes"),
 		h.P(
@@ -196,9 +196,9 @@ func cronHistory(all []*kinesinv1.CronOccurrence) g.Node {
 		to := taskPath(o.GetId())
 		made := o.GetId() != ""
 		return h.Tr(
-			g.If(made, h.Data("href", to)), h.Td(moment(o.GetNominalMicros())), h.Td(state(o.GetOutcome())),
+			g.If(made, h.Data("href", to)), h.Td(moment(o.GetNominal())), h.Td(state(o.GetOutcome())),
 			either(made, tdID(to, o.GetId()), h.Td(h.Class("id"), text("–"))), h.Td(g.If(o.GetState() != "", state(o.GetState()))),
-			tdNumber(orDash(o.GetLateMicros() != 0, microsText(o.GetLateMicros()))), tdText(text(o.GetReason())),
+			tdNumber(orDash(o.GetLate() != 0, microsText(o.GetLate()))), tdText(text(o.GetReason())),
 		)
 	}))
 }

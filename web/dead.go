@@ -124,7 +124,7 @@ func (c *call) groupDead(b *deadBody) error {
 			key := [2]string{t.GetLambda(), text}
 			g := groups[key]
 			if g == nil {
-				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.mayOperate(t.GetLambda())}
+				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEnded(), Sample: t.GetId(), Redrive: c.mayOperate(t.GetLambda())}
 				g.Where = where + " and lambda=" + quote(g.Lambda) + " and error=" + quote(text)
 				groups[key] = g
 			}
@@ -135,7 +135,7 @@ func (c *call) groupDead(b *deadBody) error {
 				}
 				c.addVersion(versions, version, where, t)
 			}
-			g.First, g.Last = min(g.First, t.GetEndedMicros()), max(g.Last, t.GetEndedMicros())
+			g.First, g.Last = min(g.First, t.GetEnded()), max(g.Last, t.GetEnded())
 			b.Read++
 		}
 		if cursor = response.GetNextCursor(); len(cursor) == 0 {
@@ -180,7 +180,7 @@ func (c *call) addVersion(versions map[string]*deadVersion, version, where strin
 		versions[version] = v
 	}
 	v.Count++
-	v.Last = max(v.Last, t.GetEndedMicros())
+	v.Last = max(v.Last, t.GetEnded())
 	if !slices.Contains(v.Lambdas, t.GetLambda()) {
 		v.Lambdas = append(v.Lambdas, t.GetLambda())
 		v.Redrive = v.Redrive && c.mayOperate(t.GetLambda())

@@ -146,7 +146,7 @@ func rejectedList(b *deadBody) g.Node {
 		to := rejectedPath(r.GetName())
 		return row(
 			to, g.If(b.Redrive, tick("name", r.GetName())), tdID(to, r.GetName()), tdText(text(r.GetReason()), below(text(short(r.GetText())))),
-			td(r.GetLambda()), h.Td(moment(r.GetRejectedMicros())), tdNumber(bytesText(r.GetBytes())),
+			td(r.GetLambda()), h.Td(moment(r.GetRejected())), tdNumber(bytesText(r.GetBytes())),
 		)
 	}))
 	if !b.Redrive {
@@ -163,8 +163,8 @@ func rejectedPage(b *rejectedBody) g.Node {
 		h.H1(text("Rejected message")), h.P(h.Class("lead id"), text(b.GetName())),
 		h.Div(h.Class("problems"), h.H2(text(b.GetReason())), h.P(text(b.GetText()))),
 		facts(
-			fact("Lambda", text(b.GetLambda())), fact("Task", text(b.GetId())), fact("Accepted", moment(b.GetAcceptedMicros())),
-			fact("Set aside", moment(b.GetRejectedMicros())), fact("Failed retries", textf("%d", b.GetRetries())),
+			fact("Lambda", text(b.GetLambda())), fact("Task", text(b.GetId())), fact("Accepted", moment(b.GetAccepted())),
+			fact("Set aside", moment(b.GetRejected())), fact("Failed retries", textf("%d", b.GetRetries())),
 		),
 		section("content", "Contents", contentShown(b.Content)),
 		g.If(b.May, g.Group{

@@ -54,7 +54,7 @@ func showLambdas(c *call) error {
 		byBudget(b.Rows)
 	case "late":
 		slices.SortStableFunc(b.Rows, func(x, y lambdaRow) int {
-			return compareOldest(x.Stats.GetOldestDueMicros(), y.Stats.GetOldestDueMicros())
+			return compareOldest(x.Stats.GetOldestDue(), y.Stats.GetOldestDue())
 		})
 	default:
 		b.Order = ""
@@ -212,7 +212,7 @@ func (c *call) setGate(name, path string) error {
 		if err != nil {
 			return err
 		}
-		gate.UntilMicros = c.now().Add(d).UnixMicro()
+		gate.Until = c.now().Add(d).UnixMicro()
 	}
 	if gate.GetReason() == "" {
 		return invalid("a gate needs a reason: whoever looks next wants to know why nothing runs")

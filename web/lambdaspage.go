@@ -55,7 +55,7 @@ func lambdaFigures(s *kinesinv1.LambdaStats, o *objective, now time.Time) g.Node
 	}
 	return g.Group{
 		tdNumber(either(s.GetExact(), "", "~") + number(sumOf(s, waitingStates))), tdNumber(number(sumOf(s, runningStates))),
-		tdNumber(ago(s.GetOldestDueMicros(), now)), tdNumber(rateText(s.GetStartedPerSecond())), tdNumber(rateText(s.GetEndedPerSecond())),
+		tdNumber(ago(s.GetOldestDue(), now)), tdNumber(rateText(s.GetStartedPerSecond())), tdNumber(rateText(s.GetEndedPerSecond())),
 		tdNumber(rateText(s.GetFailedPerSecond())), lateFigures(s), h.Td(h.Class("n"), budget),
 		h.Td(g.Map(s.GetHeldBy(), func(by *kinesinv1.HeldBy) g.Node {
 			return g.Group{badge("warn", by.GetReason(), titled(by.GetText())), text(" ")}
@@ -116,8 +116,8 @@ func gatePlanned(p *gatePlan) g.Node {
 		rest += " " + sentence(p.GetNote())
 	}
 	until := g.Group{text("Until somebody resumes it.")}
-	if p.GetUntilMicros() != 0 {
-		until = g.Group{text("Until "), moment(p.GetUntilMicros()), text(".")}
+	if p.GetUntil() != 0 {
+		until = g.Group{text("Until "), moment(p.GetUntil()), text(".")}
 	}
 	return section(
 		"plan", either(drops, "Drop the due tasks of ", "Pause ")+p.GetLambda()+"?", h.Class("plan"),
@@ -144,12 +144,12 @@ func lambdaLive(s *kinesinv1.LambdaStats, now time.Time) g.Node {
 	return g.Group{
 		h.Div(
 			h.Class("tiles"),
-			tile("Waiting", text(either(s.GetExact(), "", "~")+number(sumOf(s, waitingStates))), text(overdueText(s.GetOldestDueMicros(), now))),
+			tile("Waiting", text(either(s.GetExact(), "", "~")+number(sumOf(s, waitingStates))), text(overdueText(s.GetOldestDue(), now))),
 			tile("Running", text(number(sumOf(s, runningStates))), text(workers)),
 			tile("Started", perSecond(s.GetStartedPerSecond(), ""), text(rateText(s.GetEndedPerSecond())+"/s ended")),
 			tile(
-				"Lateness", text(orDash(started, microsText(s.GetLatenessP50Micros()))),
-				text(either(started, "p50; p99 "+microsText(s.GetLatenessP99Micros()), "nothing started")),
+				"Lateness", text(orDash(started, microsText(s.GetLatenessP50()))),
+				text(either(started, "p50; p99 "+microsText(s.GetLatenessP99()), "nothing started")),
 			),
 			tile("Failed", perSecond(s.GetFailedPerSecond(), ""), text("attempts; "+rateText(s.GetThrottledPerSecond())+"/s refused by quota")),
 		),
@@ -160,7 +160,7 @@ func lambdaLive(s *kinesinv1.LambdaStats, now time.Time) g.Node {
 			section("queues", "Priorities", table(heads, g.Map(s.GetPriorities(), func(p *kinesinv1.PriorityStats) g.Node {
 				return h.Tr(
 					td(p.GetPriority()), tdNumber(rateText(p.GetStartedPerSecond())), tdNumber(orDash(p.Queued != nil, number(p.GetQueued()))),
-					tdNumber(number(p.GetInFlight())), tdNumber(orDash(p.GetOldestMicros() != 0, microsText(p.GetOldestMicros()))),
+					tdNumber(number(p.GetInFlight())), tdNumber(orDash(p.GetOldest() != 0, microsText(p.GetOldest()))),
 				)
 			}))),
 		),
@@ -180,8 +180,8 @@ func objectiveShown(o *objective) g.Node {
 	heads := g.Group{th("Burn over"), thNumber("Rate"), thNumber("Starts")}
 	return g.Group{
 		h.P(
-			text(fmt.Sprint(of.GetObjective())+" % start within "+microsText(of.GetWithinMicros())+" of their due time, over "+
-				microsText(of.GetWindowMicros())+". "),
+			text(fmt.Sprint(of.GetObjective())+" % start within "+microsText(of.GetWithin())+" of their due time, over "+
+				microsText(of.GetWindow())+". "),
 			badge(o.Tone, o.Budget),
 		),
 		meta(textf("%.4g %% of %s were in time.", o.GetAttained(), numberOf(o.GetStarted(), "start", "starts"))),
@@ -229,12 +229,12 @@ func gatesTable(b *lambdaBody) g.Node {
 	return table(g.Group{th("Gate"), th("Reason"), th("Until"), thUnseen("Resume")}, g.Map(b.Gates, func(gate *kinesinv1.Gate) g.Node {
 		of := named(" ", "priority ", gate.GetPriority(), "collection ", gate.GetCollection(), "tag ", gate.GetTag())
 		until := text("resumed")
-		if gate.GetUntilMicros() != 0 {
-			until = moment(gate.GetUntilMicros())
+		if gate.GetUntil() != 0 {
+			until = moment(gate.GetUntil())
 		}
 		return h.Tr(
 			h.Td(state(gate.GetAction()), g.If(gate.GetState() != "active", g.Group{text(" "), state(gate.GetState())}), text(of)),
-			tdText(text(gate.GetReason()), below(text(gate.GetOwner()+", "), moment(gate.GetCreatedMicros()))), h.Td(until),
+			tdText(text(gate.GetReason()), below(text(gate.GetOwner()+", "), moment(gate.GetCreated()))), h.Td(until),
 			h.Td(g.If(b.Operate, action(
 				"Resume…", hidden("action", "resume", "gate", gate.GetId()),
 				fieldAs("pace-"+gate.GetId(), "pace", "Tasks per second", numeric(), size(8)),
@@ -277,7 +277,7 @@ func endedGates(gates []*kinesinv1.Gate) g.Node {
 			by = ", resumed by " + gate.GetEndedBy()
 		}
 		return h.Li(text(gate.GetAction()+": "+gate.GetReason()+" "), note(
-			text(gate.GetOwner()+", "), moment(gate.GetCreatedMicros()), text(" to "), moment(gate.GetEndedMicros()), text(by),
+			text(gate.GetOwner()+", "), moment(gate.GetCreated()), text(" to "), moment(gate.GetEnded()), text(by),
 		))
 	})))
 }
@@ -302,9 +302,9 @@ func quotasTable(quotas []*kinesinv1.Quota) g.Node {
 }
 
 func lambdaFacts(b *lambdaBody) g.Group {
-	kept := microsText(b.GetRetentionMicros())
-	if b.GetKeyRetentionMicros() != 0 {
-		kept += "; a key for " + microsText(b.GetKeyRetentionMicros()) + " after success"
+	kept := microsText(b.GetRetention())
+	if b.GetKeyRetention() != 0 {
+		kept += "; a key for " + microsText(b.GetKeyRetention()) + " after success"
 	}
 	return g.Group{
 		fact("Set by", text(b.From)),
@@ -317,14 +317,14 @@ func lambdaFacts(b *lambdaBody) g.Group {
 		fact("Shards", textf("%d of each priority", b.GetShards())),
 		g.If(b.GetMode() != "deliver", attemptFacts(b.Lambda)),
 		fact("Kept after the end", text(kept)),
-		g.If(b.GetStartWithinMicros() != 0, fact("Start within", text(microsText(b.GetStartWithinMicros())+" of the due time, or it expires"))),
+		g.If(b.GetStartWithin() != 0, fact("Start within", text(microsText(b.GetStartWithin())+" of the due time, or it expires"))),
 		g.If(b.GetLimitKeyConcurrency() != 0, fact("Of one limit key", textf("%d at once", b.GetLimitKeyConcurrency()))),
 		g.If(b.GetLimitKeyRate() != 0, fact("Of one limit key", text(rateText(b.GetLimitKeyRate())+" starts per second"))),
 		g.If(b.GetRetryShare() != 0, fact("Retry budget", text(rateText(b.GetRetryShare())+" retries for each first start"))),
 		g.If(b.GetBreaker() != nil, fact("Circuit breaker", text(
-			"opens when "+rateText(b.GetBreaker().GetFailures())+" of the attempts fail over "+microsText(b.GetBreaker().GetWindowMicros())),
+			"opens when "+rateText(b.GetBreaker().GetFailures())+" of the attempts fail over "+microsText(b.GetBreaker().GetWindow())),
 		)),
-		fact("Created", moment(b.GetCreatedMicros())),
+		fact("Created", moment(b.GetCreated())),
 	}
 }
 
@@ -333,8 +333,8 @@ func attemptFacts(l *kinesinv1.Lambda) g.Group {
 	const poisonBoundDefault = 3
 	bound := either(l.GetPoisonBound() != 0, l.GetPoisonBound(), poisonBoundDefault)
 	return g.Group{
-		fact("Attempts", textf("at most %d, of %s each", l.GetMaxAttempts(), microsText(l.GetTimeoutMicros()))),
-		fact("Backoff", text(microsText(l.GetBackoffMinMicros())+" to "+microsText(l.GetBackoffMaxMicros()))),
+		fact("Attempts", textf("at most %d, of %s each", l.GetMaxAttempts(), microsText(l.GetTimeout()))),
+		fact("Backoff", text(microsText(l.GetBackoffMin())+" to "+microsText(l.GetBackoffMax()))),
 		fact("Poison bound", text("dead after "+numberOf(bound, "attempt", "attempts in a row")+" lost with the worker")),
 	}
 }

@@ -110,7 +110,7 @@ func (c *call) nowBody(snap *snapshot) *nowBody {
 		b.Ended = []rate{{"all outcomes", ended}}
 	}
 	slices.SortStableFunc(b.Lambdas, func(x, y *kinesinv1.LambdaStats) int {
-		return cmp.Or(compareOldest(x.GetOldestDueMicros(), y.GetOldestDueMicros()), cmp.Compare(liveOf(y), liveOf(x)), cmp.Compare(x.GetLambda(), y.GetLambda()))
+		return cmp.Or(compareOldest(x.GetOldestDue(), y.GetOldestDue()), cmp.Compare(liveOf(y), liveOf(x)), cmp.Compare(x.GetLambda(), y.GetLambda()))
 	})
 	if n := len(b.Lambdas); n > lambdasShownMax {
 		b.Lambdas, b.More = b.Lambdas[:lambdasShownMax], n-lambdasShownMax
@@ -150,7 +150,7 @@ func (l *liveCounts) add(s *kinesinv1.LambdaStats) {
 	l.Started += s.GetStartedPerSecond()
 	l.Failed += s.GetFailedPerSecond()
 	l.Refused += s.GetThrottledPerSecond()
-	if due := s.GetOldestDueMicros(); compareOldest(due, l.Oldest) < 0 {
+	if due := s.GetOldestDue(); compareOldest(due, l.Oldest) < 0 {
 		l.Oldest = due
 	}
 }

@@ -118,7 +118,7 @@ func nowLambdas(b *nowBody) g.Node {
 		table(heads, g.Map(b.Lambdas, func(s *kinesinv1.LambdaStats) g.Node {
 			return h.Tr(
 				h.Td(lambdaLink(s.GetLambda())), tdNumber(number(sumOf(s, waitingStates))), tdNumber(number(sumOf(s, runningStates))),
-				tdNumber(ago(s.GetOldestDueMicros(), b.At)), tdNumber(rateText(s.GetStartedPerSecond())), lateFigures(s),
+				tdNumber(ago(s.GetOldestDue(), b.At)), tdNumber(rateText(s.GetStartedPerSecond())), lateFigures(s),
 			)
 		})),
 		g.If(b.More > 0, meta(link(Prefix+"lambdas", numberOf(b.More, "more lambda", "more lambdas")))),
@@ -128,7 +128,7 @@ func nowLambdas(b *nowBody) g.Node {
 // lateFigures returns the cells that say how late half and nearly all of the tasks of a lambda started.
 func lateFigures(s *kinesinv1.LambdaStats) g.Node {
 	started := s.GetStartedPerSecond() != 0
-	return g.Group{tdNumber(orDash(started, microsText(s.GetLatenessP50Micros()))), tdNumber(orDash(started, microsText(s.GetLatenessP99Micros())))}
+	return g.Group{tdNumber(orDash(started, microsText(s.GetLatenessP50()))), tdNumber(orDash(started, microsText(s.GetLatenessP99())))}
 }
 
 func nowHeld(held []heldRow) g.Node {

@@ -52,7 +52,7 @@ func objectiveOf(s *kinesinv1.ObjectiveStatus) *objective {
 		o.Tone = "warn"
 	}
 	for _, b := range s.GetBurns() {
-		o.Burns = append(o.Burns, burn{b.GetOverMicros(), rateText(b.GetRate()), b.GetRate() > 1, b.GetStarted()})
+		o.Burns = append(o.Burns, burn{b.GetOver(), rateText(b.GetRate()), b.GetRate() > 1, b.GetStarted()})
 	}
 	return o
 }
@@ -63,7 +63,7 @@ const burnFast = 14.4
 // burning says that a budget is used up, or soon is; empty: it is not.
 func burning(s *kinesinv1.ObjectiveStatus) string {
 	o := s.GetObjective()
-	in := percentText(s.GetAttained()) + " of its starts were within " + microsText(o.GetWithinMicros()) + " of their due time."
+	in := percentText(s.GetAttained()) + " of its starts were within " + microsText(o.GetWithin()) + " of their due time."
 	switch {
 	case s.GetBudgetLeft() <= 0:
 		return o.GetLambda() + " has used up its error budget: " + in
@@ -106,7 +106,7 @@ func (c *call) setObjective(name, path string) error {
 	if err != nil {
 		return invalid("objective %q: want a number of percent, such as 99.9", c.field("objective"))
 	}
-	request := &kinesinv1.SetObjectiveRequest{Lambda: name, WithinMicros: within.Microseconds(), Objective: percent, WindowMicros: window.Microseconds()}
+	request := &kinesinv1.SetObjectiveRequest{Lambda: name, Within: within.Microseconds(), Objective: percent, Window: window.Microseconds()}
 	if _, err := c.Objectives.SetObjective(c.r.Context(), request); err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func (c *call) heldKeys(l *kinesinv1.Lambda) (keys []*heldKey, more bool, err er
 		}
 		k := byKey[t.GetLimitKey()]
 		if k == nil {
-			k = &heldKey{Key: t.GetLimitKey(), Oldest: t.GetDueMicros(), Sample: t.GetId()}
+			k = &heldKey{Key: t.GetLimitKey(), Oldest: t.GetDue(), Sample: t.GetId()}
 			byKey[k.Key], keys = k, append(keys, k)
 		}
 		k.Count++
-		k.Oldest = min(k.Oldest, t.GetDueMicros())
+		k.Oldest = min(k.Oldest, t.GetDue())
 	}
 	slices.SortStableFunc(keys, func(x, y *heldKey) int { return cmp.Compare(y.Count, x.Count) })
 	const shown = 20

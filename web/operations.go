@@ -111,7 +111,7 @@ func showAudit(c *call) error {
 	if !c.seesAudit() {
 		return problemError{problem{403, "Permission denied", c.caller.Denied(access.Admin, "").Error() + ".", "The audit log is for administrators of the whole installation."}}
 	}
-	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{SinceMicros: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after"), NewestFirst: true})
+	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{Since: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after"), NewestFirst: true})
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func jobsLive(b *jobsBody) g.Node {
 		return row(
 			to, tdID(to, j.GetId()), td(j.GetAction()), tdText(jobFilter(short(j.GetWhere()))), h.Td(state(j.GetState())),
 			tdNumber(number(j.GetMatched())), tdNumber(orDash(j.GetPace() > 0, strconv.Itoa(int(j.GetPace())))),
-			h.Td(moment(j.GetCreatedMicros())), td(j.GetCreatedBy()),
+			h.Td(moment(j.GetCreated())), td(j.GetCreatedBy()),
 		)
 	}))
 }
@@ -122,7 +122,7 @@ func jobPage(b *jobBody) g.Node {
 	to := jobPath(b.GetId())
 	return g.Group{
 		h.H1(text("Job")), h.P(h.Class("lead id"), text(b.GetId())), g.If(b.GetState() == "running", ticks()), livePart(to, jobLive(b)),
-		g.If(!b.ReadOnly && b.GetEndedMicros() == 0, action(
+		g.If(!b.ReadOnly && b.GetEnded() == 0, action(
 			"Stop…", h.Action(to), hidden("action", "stop"), h.P(text("The job ends. Tasks that it has changed stay changed.")),
 			reasonField("Reason", h.Required(), size(30)), buttons(danger("Stop the job")),
 		)),
@@ -154,10 +154,10 @@ func jobLive(b *jobBody) g.Node {
 		g.If(b.GetProblem() != "", h.Div(h.Class("problems"), h.H2(text("Problem")), h.P(text(b.GetProblem())))),
 		facts(
 			fact("Filter", jobFilter(b.GetWhere())), fact("Pace", text(pace)), fact("Rows read", text(number(b.GetExamined()))),
-			fact("Began", moment(b.GetCreatedMicros()), text(" by "+b.GetCreatedBy())),
-			g.If(b.GetEndedMicros() != 0, fact("Ended", moment(b.GetEndedMicros()))),
+			fact("Began", moment(b.GetCreated()), text(" by "+b.GetCreatedBy())),
+			g.If(b.GetEnded() != 0, fact("Ended", moment(b.GetEnded()))),
 		),
-		g.If(!b.ReadOnly && b.GetEndedMicros() == 0, post(h.Action(jobPath(b.GetId())), buttons(change))),
+		g.If(!b.ReadOnly && b.GetEnded() == 0, post(h.Action(jobPath(b.GetId())), buttons(change))),
 	}
 }
 
@@ -167,7 +167,7 @@ func auditPage(b *auditBody) g.Node {
 	records := g.Group{
 		list(heads, g.Map(b.Records, func(r *kinesinv1.AuditRecord) g.Node {
 			return h.Tr(
-				h.Td(moment(r.GetAtMicros())), td(r.GetIdentity()), td(r.GetFrom()), td(r.GetAction()), tdText(text(short(r.GetTarget()))),
+				h.Td(moment(r.GetAt())), td(r.GetIdentity()), td(r.GetFrom()), td(r.GetAction()), tdText(text(short(r.GetTarget()))),
 				tdText(state(r.GetOutcome())), tdNumber(strconv.Itoa(int(max(1, r.GetCount())))), tdText(auditChange(r)),
 			)
 		})),

@@ -25,13 +25,13 @@ type nominal struct {
 func scheduleOf(k *kinesinv1.Cron) (*cron.Schedule, error) {
 	config := cron.Config{
 		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cron.Gap(k.GetGap()), Fold: cron.Fold(k.GetFold()),
-		Jitter: time.Duration(k.GetJitterMicros()) * time.Microsecond,
+		Jitter: time.Duration(k.GetJitter()) * time.Microsecond,
 	}
-	if k.GetStartMicros() != 0 {
-		config.Start = time.UnixMicro(k.GetStartMicros())
+	if k.GetStart() != 0 {
+		config.Start = time.UnixMicro(k.GetStart())
 	}
-	if k.GetEndMicros() != 0 {
-		config.End = time.UnixMicro(k.GetEndMicros())
+	if k.GetEnd() != 0 {
+		config.End = time.UnixMicro(k.GetEnd())
 	}
 	return cron.Parse(config)
 }

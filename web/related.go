@@ -90,18 +90,18 @@ func (c *call) waitOf(t *kinesinv1.Task, running, ended bool) *kinesinv1.WaitsFo
 		return &kinesinv1.WaitsFor{Reason: "chain paused", Text: "Its chain is paused. Resume it: kinesin chain resume " + t.GetChain().GetRoot()}
 	case w.GetReason() == "quota": // the lambda has its figures
 		if h := c.heldBack(t, "quota"); h != nil {
-			return &kinesinv1.WaitsFor{Reason: "quota", Text: h.GetText(), UntilMicros: w.GetUntilMicros()}
+			return &kinesinv1.WaitsFor{Reason: "quota", Text: h.GetText(), Until: w.GetUntil()}
 		}
 		return w
 	case w != nil:
 		return w
 	case t.GetState() == "retriable_failure":
-		return &kinesinv1.WaitsFor{Reason: "its next attempt", Text: "Its last attempt failed, and the backoff of its lambda is not over.", UntilMicros: t.GetNextMicros()}
-	case t.GetDueMicros() > c.now().UnixMicro() || !c.sees(t.GetLambda()):
+		return &kinesinv1.WaitsFor{Reason: "its next attempt", Text: "Its last attempt failed, and the backoff of its lambda is not over.", Until: t.GetNext()}
+	case t.GetDue() > c.now().UnixMicro() || !c.sees(t.GetLambda()):
 		return nil
 	}
 	if h := c.heldBack(t, ""); h != nil {
-		return &kinesinv1.WaitsFor{Reason: h.GetReason(), Text: "Of the tasks of its lambda: " + h.GetText(), UntilMicros: h.GetUntilMicros()}
+		return &kinesinv1.WaitsFor{Reason: h.GetReason(), Text: "Of the tasks of its lambda: " + h.GetText(), Until: h.GetUntil()}
 	}
 	return nil
 }

@@ -96,13 +96,13 @@ func waitsText(reason string) string {
 
 // lateness shows how late the first start was, or is by now.
 func lateness(t *kinesinv1.Task, now time.Time) string {
-	if t.GetStartedMicros() == 0 {
-		if overdue := now.UnixMicro() - t.GetDueMicros(); t.GetEndedMicros() == 0 && overdue > 0 {
+	if t.GetStarted() == 0 {
+		if overdue := now.UnixMicro() - t.GetDue(); t.GetEnded() == 0 && overdue > 0 {
 			return microsText(overdue)
 		}
 		return "–"
 	}
-	return microsText(t.GetStartedMicros() - t.GetDueMicros())
+	return microsText(t.GetStarted() - t.GetDue())
 }
 
 // count is a number of things.

@@ -74,7 +74,7 @@ func TestReadOnlyHasNoForms(t *testing.T) {
 func TestAttemptsThatNeverBegan(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	at := func(seconds int64) int64 { return now.Add(time.Duration(seconds) * time.Second).UnixMicro() }
-	tries := triesOf(&kinesinv1.Task{Attempts: []*kinesinv1.Attempt{{Number: 1, EndMicros: at(-5)}, {Number: 2, StartMicros: at(-4), EndMicros: at(-2)}, {Number: 3, StartMicros: at(-1)}}}, now)
+	tries := triesOf(&kinesinv1.Task{Attempts: []*kinesinv1.Attempt{{Number: 1, End: at(-5)}, {Number: 2, Start: at(-4), End: at(-2)}, {Number: 3, Start: at(-1)}}}, now)
 	if tries[0].Took != "–" || tries[0].W != 0 || tries[1].Took != "2.0 s" || tries[1].X != 0 || tries[1].W != 500 || !tries[2].Running {
 		t.Errorf("%+v", tries)
 	}
@@ -85,13 +85,13 @@ func TestLateness(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	due := now.Add(-time.Minute).UnixMicro()
 	for want, task := range map[string]*kinesinv1.Task{
-		"1 min": {DueMicros: due}, "5.0 s": {DueMicros: due, StartedMicros: due + 5e6, EndedMicros: due + 6e6}, "–": {DueMicros: due, EndedMicros: due + 6e6},
+		"1 min": {Due: due}, "5.0 s": {Due: due, Started: due + 5e6, Ended: due + 6e6}, "–": {Due: due, Ended: due + 6e6},
 	} {
 		if got := lateness(task, now); got != want {
 			t.Errorf("%v: %q, want %q", task, got, want)
 		}
 	}
-	if got := lateness(&kinesinv1.Task{DueMicros: now.Add(time.Hour).UnixMicro()}, now); got != "–" {
+	if got := lateness(&kinesinv1.Task{Due: now.Add(time.Hour).UnixMicro()}, now); got != "–" {
 		t.Errorf("of what is not due: %q", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestBarsAreHalfHours(t *testing.T) {
 // Budgets that are used up, or soon are, are said in words.
 func TestBurning(t *testing.T) {
 	of := func(left, rate float64) *kinesinv1.ObjectiveStatus {
-		return &kinesinv1.ObjectiveStatus{Objective: &kinesinv1.Objective{Lambda: "push", WithinMicros: 5e6}, Attained: 90, BudgetLeft: left, Burns: []*kinesinv1.Burn{{OverMicros: 3600e6, Rate: rate}}}
+		return &kinesinv1.ObjectiveStatus{Objective: &kinesinv1.Objective{Lambda: "push", Within: 5e6}, Attained: 90, BudgetLeft: left, Burns: []*kinesinv1.Burn{{Over: 3600e6, Rate: rate}}}
 	}
 	for _, c := range []struct {
 		left, rate           float64
@@ -210,8 +210,8 @@ func TestStepsSayWhichSendIsShown(t *testing.T) {
 	due := time.Unix(1_800_000_000, 0)
 	after := func(d time.Duration) int64 { return due.Add(d).UnixMicro() }
 	for want, task := range map[string]*kinesinv1.Task{
-		"Sent to its queue":      {State: "enqueued", DueMicros: after(0), EnqueuedMicros: after(time.Second)},
-		"Last sent to its queue": {State: "enqueued", DueMicros: after(0), EnqueuedMicros: after(15 * time.Second)},
+		"Sent to its queue":      {State: "enqueued", Due: after(0), Enqueued: after(time.Second)},
+		"Last sent to its queue": {State: "enqueued", Due: after(0), Enqueued: after(15 * time.Second)},
 	} {
 		if steps := stepsOf(task, due.Add(time.Hour)); !slices.ContainsFunc(steps, func(s step) bool { return s.Name == want }) {
 			t.Errorf("want %q in %+v", want, steps)
@@ -228,7 +228,7 @@ func TestSettingsOfALambda(t *testing.T) {
 		}
 		return b.String()
 	}
-	managed := page(&kinesinv1.Lambda{Mode: "managed", Priorities: []string{"high", "low"}, PriorityWeights: map[string]uint32{"high": 8, "low": 1}, RetentionMicros: 60e6, KeyRetentionMicros: 5e6, Withdrawn: true})
+	managed := page(&kinesinv1.Lambda{Mode: "managed", Priorities: []string{"high", "low"}, PriorityWeights: map[string]uint32{"high": 8, "low": 1}, Retention: 60e6, KeyRetention: 5e6, Withdrawn: true})
 	for _, want := range []string{"high 8, low 1", "3 attempts in a row lost", "a key for 5.0 s", "withdrawn"} {
 		if !strings.Contains(managed, want) {
 			t.Errorf("no %q", want)

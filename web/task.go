@@ -83,12 +83,12 @@ func showTask(c *call) error {
 	b.Wait, b.Trace, b.Related = c.waitOf(t, b.Running, b.Ended), c.traceURL(t), c.relatedOf(t)
 	b.Steps, b.Tries = stepsOf(t, b.Now), triesOf(t, b.Now)
 	switch {
-	case t.GetStartedMicros() != 0:
-		b.Late = "started " + microsText(t.GetStartedMicros()-t.GetDueMicros()) + " after its due time"
-	case !b.Ended && t.GetDueMicros() < b.Now.UnixMicro():
-		b.Late = "overdue for " + ago(t.GetDueMicros(), b.Now)
+	case t.GetStarted() != 0:
+		b.Late = "started " + microsText(t.GetStarted()-t.GetDue()) + " after its due time"
+	case !b.Ended && t.GetDue() < b.Now.UnixMicro():
+		b.Late = "overdue for " + ago(t.GetDue(), b.Now)
 	case !b.Ended:
-		b.Late = "due in " + durationText(time.UnixMicro(t.GetDueMicros()).Sub(b.Now))
+		b.Late = "due in " + durationText(time.UnixMicro(t.GetDue()).Sub(b.Now))
 	}
 	b.Cancel = !b.Ended && c.mayIn(access.Cancel, t.GetLambda(), t.GetCollection())
 	b.Move = !b.Ended && !b.Running && c.mayIn(access.Schedule, t.GetLambda(), t.GetCollection())
@@ -116,20 +116,20 @@ func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
 			steps = append(steps, step{Name: name, Micros: micros, Ahead: micros > now.UnixMicro()})
 		}
 	}
-	add("Scheduled", t.GetCreatedMicros())
-	add("Due", t.GetDueMicros())
+	add("Scheduled", t.GetCreated())
+	add("Due", t.GetDue())
 	sent := "Sent to its queue"
-	if t.GetAttempt() > 1 || t.GetEnqueuedMicros()-max(t.GetDueMicros(), t.GetCreatedMicros()) >= resentMicros {
+	if t.GetAttempt() > 1 || t.GetEnqueued()-max(t.GetDue(), t.GetCreated()) >= resentMicros {
 		sent = "Last sent to its queue"
 	}
-	add(sent, t.GetEnqueuedMicros())
+	add(sent, t.GetEnqueued())
 	if attempts := t.GetAttempts(); len(attempts) > 0 && attempts[0].GetNumber() == 1 {
-		add("Claimed by a worker", attempts[0].GetStartMicros())
+		add("Claimed by a worker", attempts[0].GetStart())
 	}
-	add("Started", t.GetStartedMicros())
+	add("Started", t.GetStarted())
 	if slices.Contains(endStates, t.GetState()) {
-		add("Ended as "+t.GetState(), t.GetEndedMicros())
-	} else if next := t.GetNextMicros(); next != t.GetDueMicros() {
+		add("Ended as "+t.GetState(), t.GetEnded())
+	} else if next := t.GetNext(); next != t.GetDue() {
 		add("Looked at next", next)
 	}
 	// Due times are whole milliseconds, so within one the order is that of life.
@@ -147,29 +147,29 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 	}
 	first, last := int64(math.MaxInt64), int64(0)
 	for _, a := range attempts {
-		if a.GetStartMicros() != 0 {
-			first = min(first, a.GetStartMicros())
+		if a.GetStart() != 0 {
+			first = min(first, a.GetStart())
 		}
-		last = max(last, a.GetEndMicros(), a.GetStartMicros())
-		if a.GetEndMicros() == 0 {
+		last = max(last, a.GetEnd(), a.GetStart())
+		if a.GetEnd() == 0 {
 			last = max(last, now.UnixMicro())
 		}
 	}
 	const least = 6
 	scale := func(micros int64) int64 { return micros * whole / max(1, last-first) }
 	for _, a := range attempts {
-		end := a.GetEndMicros()
+		end := a.GetEnd()
 		one := try{Attempt: a, Running: end == 0, Took: "–"}
-		if a.GetStartMicros() == 0 { // its worker was lost before it said that the attempt had begun
+		if a.GetStart() == 0 { // its worker was lost before it said that the attempt had begun
 			tries = append(tries, one)
 			continue
 		}
 		if one.Running {
 			end = now.UnixMicro()
 		}
-		one.Took = microsText(end - a.GetStartMicros())
-		one.X = min(whole-least, scale(a.GetStartMicros()-first))
-		one.W = max(least, min(whole-one.X, scale(end-a.GetStartMicros())))
+		one.Took = microsText(end - a.GetStart())
+		one.X = min(whole-least, scale(a.GetStart()-first))
+		one.W = max(least, min(whole-one.X, scale(end-a.GetStart())))
 		tries = append(tries, one)
 	}
 	return tries
@@ -231,14 +231,14 @@ func actOnTask(c *call) error {
 func (c *call) readTime(r *kinesinv1.RescheduleRequest) error {
 	text := c.field("when")
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		r.DueMicros = t.UnixMicro()
+		r.Due = t.UnixMicro()
 		return nil
 	}
 	d, err := parseDuration(text)
 	if err != nil {
 		return invalid("time %q: want a duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z", text)
 	}
-	r.DelayMicros = max(1, d.Microseconds())
+	r.Delay = max(1, d.Microseconds())
 	return nil
 }
 

@@ -28,7 +28,7 @@ func taskPage(b *taskBody) g.Node {
 }
 
 func taskWaits(b *taskBody) g.Node {
-	until := b.Wait.GetUntilMicros()
+	until := b.Wait.GetUntil()
 	return h.Div(
 		h.Class("problems"), h.Role("status"), h.H2(text(waitsText(b.Wait.GetReason()))),
 		h.P(
@@ -88,8 +88,8 @@ func taskSettings(b *taskBody) g.Node {
 		g.If(b.GetLimitKey() != "", fact("Limit key", text(b.GetLimitKey()))),
 		fact("Attempts", text(attempts)),
 		g.If(b.GetWorker() != "", fact("Worker", link(tasksPath("worker="+quote(b.GetWorker()), "", ""), b.GetWorker()))),
-		g.If(b.GetStartBeforeMicros() != 0, fact("Start before", moment(b.GetStartBeforeMicros()))),
-		g.If(occurrence != nil, fact("Cron", link(cronPath(occurrence.GetCron()), occurrence.GetCron()), text(", for "), moment(occurrence.GetNominalMicros()))),
+		g.If(b.GetStartBefore() != 0, fact("Start before", moment(b.GetStartBefore()))),
+		g.If(occurrence != nil, fact("Cron", link(cronPath(occurrence.GetCron()), occurrence.GetCron()), text(", for "), moment(occurrence.GetNominal()))),
 		g.Map(slices.Sorted(maps.Keys(b.GetTags())), func(name string) g.Node {
 			value := b.GetTags()[name]
 			return fact("Tag "+name, link(tasksPath("tag."+name+"="+quote(value), "", ""), value))
@@ -122,14 +122,14 @@ func relatedParts(r *related) g.Node {
 func chainTask(t *kinesinv1.ChainTask, self string) g.Node {
 	var when g.Node
 	switch {
-	case t.GetEndedMicros() != 0:
-		when = g.Group{text("ended "), moment(t.GetEndedMicros())}
-	case t.GetStartedMicros() != 0:
-		when = g.Group{text("started "), moment(t.GetStartedMicros())}
-	case t.GetDueMicros() != 0:
-		when = g.Group{text("due "), moment(t.GetDueMicros())}
-	case t.GetDelayMicros() != 0:
-		when = text(microsText(t.GetDelayMicros()) + " later")
+	case t.GetEnded() != 0:
+		when = g.Group{text("ended "), moment(t.GetEnded())}
+	case t.GetStarted() != 0:
+		when = g.Group{text("started "), moment(t.GetStarted())}
+	case t.GetDue() != 0:
+		when = g.Group{text("due "), moment(t.GetDue())}
+	case t.GetDelay() != 0:
+		when = text(microsText(t.GetDelay()) + " later")
 	}
 	return h.Li(
 		h.Span(
@@ -160,7 +160,7 @@ func groupPart(r *related) g.Node {
 		meta(
 			state(of.GetState()), text(" "+numberOf(of.GetMembers(), "member", "members")),
 			g.Map(r.Ends, func(e end) g.Node { return text(" · " + number(e.Count) + " " + e.State) }),
-			g.If(of.GetExpiresMicros() != 0, g.Group{text(" · expires "), moment(of.GetExpiresMicros())}),
+			g.If(of.GetExpires() != 0, g.Group{text(" · expires "), moment(of.GetExpires())}),
 			g.If(of.GetProblem() != "", g.Group{text(" · "), bad(of.GetProblem())}),
 		),
 		h.Ol(h.Class("tree"), h.Li(
@@ -179,9 +179,9 @@ func groupMember(m *kinesinv1.MemberOfGroup, self string) g.Node {
 	if t == nil {
 		return h.Span(h.Class("node none"), textf("member %d: not kept, or not yours to read", m.GetIndex()))
 	}
-	when := g.Group{text("due "), moment(t.GetDueMicros())}
-	if t.GetEndedMicros() != 0 {
-		when = g.Group{text("ended "), moment(t.GetEndedMicros())}
+	when := g.Group{text("due "), moment(t.GetDue())}
+	if t.GetEnded() != 0 {
+		when = g.Group{text("ended "), moment(t.GetEnded())}
 	}
 	name := either(t.GetKey() != "", t.GetKey(), t.GetId())
 	return h.Span(
@@ -197,7 +197,7 @@ func taskTries(tries []try) g.Node {
 	return table(heads, g.Map(tries, func(t try) g.Node {
 		outcome := either(t.Running, "running", t.GetOutcome())
 		return h.Tr(
-			tdNumber(strconv.Itoa(int(t.GetNumber()))), h.Td(state(outcome)), h.Td(moment(t.GetStartMicros())), tdNumber(t.Took),
+			tdNumber(strconv.Itoa(int(t.GetNumber()))), h.Td(state(outcome)), h.Td(moment(t.GetStart())), tdNumber(t.Took),
 			h.Td(g.If(t.W != 0, bar(barPart("track", 0, 18, whole, 4), barPart(tone(t.GetOutcome()), t.X, 6, t.W, 28)))),
 			tdText(text(t.GetWorker()), g.If(t.GetVersion() != "", below(text("version "+t.GetVersion())))),
 			tdText(g.If(t.GetError() != "", failure(t.GetError()))),

@@ -241,10 +241,10 @@ func (c *call) jobRequest(v *review) (*kinesinv1.CreateJobRequest, error) {
 		}
 	}
 	if v.Action.Value == "spread" {
-		r.SpreadMicros = over.Microseconds()
+		r.Spread = over.Microseconds()
 		return r, nil
 	}
-	r.DueMicros = c.now().Add(over).UnixMicro()
+	r.Due = c.now().Add(over).UnixMicro()
 	return r, nil
 }
 
@@ -305,12 +305,12 @@ func (c *call) actOnIDs(v *review) error {
 			return err
 		}
 		if v.Action.Value == "move" {
-			err = changed(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: v.IDs, DelayMicros: max(1, over.Microseconds())}))
+			err = changed(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: v.IDs, Delay: max(1, over.Microseconds())}))
 			break
 		}
 		for i, id := range v.IDs { // at even intervals
 			delay := over * time.Duration(i) / time.Duration(len(v.IDs))
-			response, oneErr := c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, DelayMicros: max(1, delay.Microseconds())})
+			response, oneErr := c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, Delay: max(1, delay.Microseconds())})
 			if oneErr != nil {
 				note(id, "", api.ProblemOf(oneErr))
 				continue

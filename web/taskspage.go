@@ -65,7 +65,7 @@ func tasksList(b *tasksBody) g.Node {
 		to, failed := taskPath(t.GetId()), lastError(t)
 		return row(
 			to, g.If(may, tick("id", t.GetId())), tdID(to, t.GetId()), h.Td(lambdaLink(t.GetLambda())),
-			h.Td(state(t.GetState())), h.Td(moment(t.GetDueMicros())), h.Td(moment(t.GetEndedMicros())), tdNumber(lateness(t, b.Now)),
+			h.Td(state(t.GetState())), h.Td(moment(t.GetDue())), h.Td(moment(t.GetEnded())), tdNumber(lateness(t, b.Now)),
 			tdNumber(strconv.Itoa(int(t.GetAttempt()))),
 			h.Td(
 				h.Class("line"), g.If(t.GetKey() != "", g.Group{code(t.GetKey()), text(" ")}),
@@ -125,7 +125,7 @@ func sampleList(tasks []*kinesinv1.Task) g.Node {
 	return list(g.Group{th("Task"), th("Lambda"), th("State"), th("Due"), th("Key")}, g.Map(tasks, func(t *kinesinv1.Task) g.Node {
 		to := taskPath(t.GetId())
 		return row(
-			to, tdID(to, t.GetId()), h.Td(lambdaLink(t.GetLambda())), h.Td(state(t.GetState())), h.Td(moment(t.GetDueMicros())), td(t.GetKey()),
+			to, tdID(to, t.GetId()), h.Td(lambdaLink(t.GetLambda())), h.Td(state(t.GetState())), h.Td(moment(t.GetDue())), td(t.GetKey()),
 		)
 	}))
 }

@@ -51,7 +51,7 @@ type fakes struct {
 func (f *fakes) task() *kinesinv1.Task {
 	return &kinesinv1.Task{
 		Id: f.text, Lambda: f.text, State: "dead", Key: f.text, Collection: f.text, Worker: f.text, Tags: map[string]string{f.text: f.text}, Payload: []byte(f.text), Result: []byte(f.text),
-		Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: f.text, StartMicros: 1, EndMicros: 2, Outcome: "retriable_failure", Error: f.text}}, DueMicros: 1, StartedMicros: 2, EndedMicros: 3,
+		Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: f.text, Start: 1, End: 2, Outcome: "retriable_failure", Error: f.text}}, Due: 1, Started: 2, Ended: 3,
 		WaitsFor: &kinesinv1.WaitsFor{Reason: f.text, Text: f.text}, PayloadBytes: 7,
 	}
 }

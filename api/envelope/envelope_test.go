@@ -21,7 +21,7 @@ func sealer(b byte) *task.InboundSealer {
 }
 
 func buffered(payload int) *kinesinv1.BufferedTask {
-	return &kinesinv1.BufferedTask{Id: "q1id", Item: &kinesinv1.ScheduleItem{Lambda: "mail", Payload: bytes.Repeat([]byte{0xff}, payload)}, AcceptedMicros: 1 << 50}
+	return &kinesinv1.BufferedTask{Id: "q1id", Item: &kinesinv1.ScheduleItem{Lambda: "mail", Payload: bytes.Repeat([]byte{0xff}, payload)}, Accepted: 1 << 50}
 }
 
 func seal(tb testing.TB, e *kinesinv1.Envelope, s *task.InboundSealer) string {

@@ -128,8 +128,8 @@ func (x *BackupRequest) GetHave() []*BackupFile {
 
 type BackupStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CreatedMicros int64                  `protobuf:"varint,1,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"` // everything acknowledged before then is in the backup
-	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`                                       // without checksums
+	Created       int64                  `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"` // everything acknowledged before then is in the backup
+	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`      // without checksums
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,9 +164,9 @@ func (*BackupStart) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_backup_service_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *BackupStart) GetCreatedMicros() int64 {
+func (x *BackupStart) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
@@ -266,9 +266,9 @@ const file_kinesin_v1_backup_service_proto_rawDesc = "" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06sha256\x18\x03 \x01(\fR\x06sha256\";\n" +
 	"\rBackupRequest\x12*\n" +
-	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileR\x04have\"b\n" +
-	"\vBackupStart\x12%\n" +
-	"\x0ecreated_micros\x18\x01 \x01(\x03R\rcreatedMicros\x12,\n" +
+	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileR\x04have\"U\n" +
+	"\vBackupStart\x12\x18\n" +
+	"\acreated\x18\x01 \x01(\x03R\acreated\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.kinesin.v1.BackupFileR\x05files\"\xb3\x01\n" +
 	"\x0eBackupResponse\x12-\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.kinesin.v1.BackupStartR\x05start\x12*\n" +

@@ -28,18 +28,18 @@ type ChainTask struct {
 	Lambda string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
 	// The state of the task; or "planned": the task before it has not ended; "skipped": that ended in another way;
 	// "missing": it is not kept any more, or its lambda was deleted.
-	State         string       `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Edge          string       `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"; empty: it is the first
-	Collection    string       `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	DueMicros     int64        `protobuf:"varint,6,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`       // 0: not known yet
-	DelayMicros   int64        `protobuf:"varint,7,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"` // of one that is planned
-	StartedMicros int64        `protobuf:"varint,8,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"`
-	EndedMicros   int64        `protobuf:"varint,9,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
-	Attempt       uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Error         string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
-	WaitsFor      string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
-	Paused        bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
-	Followups     []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`
+	State      string       `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Edge       string       `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"; empty: it is the first
+	Collection string       `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
+	Due        int64        `protobuf:"varint,6,opt,name=due,proto3" json:"due,omitempty"`     // 0: not known yet
+	Delay      int64        `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"` // of one that is planned
+	Started    int64        `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	Ended      int64        `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Attempt    uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Error      string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
+	WaitsFor   string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
+	Paused     bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	Followups  []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`
 	// It follows an earlier end of the task before it, which was redriven since, or comes after such a task.
 	BeforeRedrive bool `protobuf:"varint,15,opt,name=before_redrive,json=beforeRedrive,proto3" json:"before_redrive,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -111,30 +111,30 @@ func (x *ChainTask) GetCollection() string {
 	return ""
 }
 
-func (x *ChainTask) GetDueMicros() int64 {
+func (x *ChainTask) GetDue() int64 {
 	if x != nil {
-		return x.DueMicros
+		return x.Due
 	}
 	return 0
 }
 
-func (x *ChainTask) GetDelayMicros() int64 {
+func (x *ChainTask) GetDelay() int64 {
 	if x != nil {
-		return x.DelayMicros
+		return x.Delay
 	}
 	return 0
 }
 
-func (x *ChainTask) GetStartedMicros() int64 {
+func (x *ChainTask) GetStarted() int64 {
 	if x != nil {
-		return x.StartedMicros
+		return x.Started
 	}
 	return 0
 }
 
-func (x *ChainTask) GetEndedMicros() int64 {
+func (x *ChainTask) GetEnded() int64 {
 	if x != nil {
-		return x.EndedMicros
+		return x.Ended
 	}
 	return 0
 }
@@ -302,12 +302,12 @@ func (x *GetChainResponse) GetMore() bool {
 }
 
 type ControlChainRequest struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                           // of any task of the chain
-	Action            string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                                                   // "cancel", "pause", "resume", "redrive" or "extend"
-	StartBeforeMicros int64                  `protobuf:"varint,3,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"` // of extend
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                       // of any task of the chain
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                               // "cancel", "pause", "resume", "redrive" or "extend"
+	StartBefore   int64                  `protobuf:"varint,3,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // of extend
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ControlChainRequest) Reset() {
@@ -354,9 +354,9 @@ func (x *ControlChainRequest) GetAction() string {
 	return ""
 }
 
-func (x *ControlChainRequest) GetStartBeforeMicros() int64 {
+func (x *ControlChainRequest) GetStartBefore() int64 {
 	if x != nil {
-		return x.StartBeforeMicros
+		return x.StartBefore
 	}
 	return 0
 }
@@ -434,7 +434,7 @@ var File_kinesin_v1_chain_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/chain_service.proto\x12\n" +
-	"kinesin.v1\"\xca\x03\n" +
+	"kinesin.v1\"\x96\x03\n" +
 	"\tChainTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -442,12 +442,11 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x04edge\x18\x04 \x01(\tR\x04edge\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\n" +
-	"due_micros\x18\x06 \x01(\x03R\tdueMicros\x12!\n" +
-	"\fdelay_micros\x18\a \x01(\x03R\vdelayMicros\x12%\n" +
-	"\x0estarted_micros\x18\b \x01(\x03R\rstartedMicros\x12!\n" +
-	"\fended_micros\x18\t \x01(\x03R\vendedMicros\x12\x18\n" +
+	"collection\x12\x10\n" +
+	"\x03due\x18\x06 \x01(\x03R\x03due\x12\x14\n" +
+	"\x05delay\x18\a \x01(\x03R\x05delay\x12\x18\n" +
+	"\astarted\x18\b \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\t \x01(\x03R\x05ended\x12\x18\n" +
 	"\aattempt\x18\n" +
 	" \x01(\rR\aattempt\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x1b\n" +
@@ -462,11 +461,11 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12)\n" +
 	"\x04root\x18\x03 \x01(\v2\x15.kinesin.v1.ChainTaskR\x04root\x12\x14\n" +
 	"\x05tasks\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"m\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"`\n" +
 	"\x13ControlChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06action\x18\x02 \x01(\tR\x06action\x12.\n" +
-	"\x13start_before_micros\x18\x03 \x01(\x03R\x11startBeforeMicros\"h\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12!\n" +
+	"\fstart_before\x18\x03 \x01(\x03R\vstartBefore\"h\n" +
 	"\x14ControlChainResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\rR\achanged\x12\x12\n" +

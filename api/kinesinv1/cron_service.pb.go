@@ -23,35 +23,35 @@ const (
 
 // Cron schedules a task of a lambda whenever its expression says.
 type Cron struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lambda              string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Schedule            string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                           // five or six fields, @daily, "@every 90s" or an RRULE
-	Zone                string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                   // an IANA name; empty: UTC
-	StartMicros         int64                  `protobuf:"varint,5,opt,name=start_micros,json=startMicros,proto3" json:"start_micros,omitempty"` // no nominal time before it; 0: no bound
-	EndMicros           int64                  `protobuf:"varint,6,opt,name=end_micros,json=endMicros,proto3" json:"end_micros,omitempty"`       // no nominal time at or after it; 0: no bound
-	JitterMicros        int64                  `protobuf:"varint,7,opt,name=jitter_micros,json=jitterMicros,proto3" json:"jitter_micros,omitempty"`
-	Gap                 string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                  // "shift" (default) or "skip"
-	Fold                string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                // "first" (default) or "both"
-	Overlap             string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                         // "skip" (default), "allow", "queue", "cancel" or "replace"
-	CatchUp             string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                          // "last" (default), "none" or "all"
-	CatchUpMax          uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                              // of "all"; 0: 1,000
-	CatchUpWithinMicros int64                  `protobuf:"varint,13,opt,name=catch_up_within_micros,json=catchUpWithinMicros,proto3" json:"catch_up_within_micros,omitempty"` // of "all"; 0: a day
-	FailuresMax         uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                             // so many failed occurrences in a row pause the cron; 0: none does
-	Priority            string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                       // empty: the lambda's default
-	Collection          string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`
-	Tags                map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Payload             []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                      // "{{nominal}}" in it becomes the nominal time
-	ManagedBy           string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Schedule      string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"` // five or six fields, @daily, "@every 90s" or an RRULE
+	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`         // an IANA name; empty: UTC
+	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`      // no nominal time before it; 0: no bound
+	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`          // no nominal time at or after it; 0: no bound
+	Jitter        int64                  `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	Gap           string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                              // "shift" (default) or "skip"
+	Fold          string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                            // "first" (default) or "both"
+	Overlap       string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
+	CatchUp       string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                      // "last" (default), "none" or "all"
+	CatchUpMax    uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`          // of "all"; 0: 1,000
+	CatchUpWithin int64                  `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"` // of "all"; 0: a day
+	FailuresMax   uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`         // so many failed occurrences in a row pause the cron; 0: none does
+	Priority      string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                   // empty: the lambda's default
+	Collection    string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`
+	Tags          map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Payload       []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                      // "{{nominal}}" in it becomes the nominal time
+	ManagedBy     string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
 	// Set by the server.
 	Revision      uint64     `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
 	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"`
-	CreatedMicros int64      `protobuf:"varint,21,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	Created       int64      `protobuf:"varint,21,opt,name=created,proto3" json:"created,omitempty"`
 	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	UpdatedMicros int64      `protobuf:"varint,23,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	Updated       int64      `protobuf:"varint,23,opt,name=updated,proto3" json:"updated,omitempty"`
 	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
 	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                        // absent: it is not paused
-	NextMicros    []int64    `protobuf:"varint,26,rep,packed,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"`    // nominal times to come, at most 5; none while it is paused
+	Next          []int64    `protobuf:"varint,26,rep,packed,name=next,proto3" json:"next,omitempty"`                                  // nominal times to come, at most 5; none while it is paused
 	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                            // the lambda's registration made it, and it alone changes and deletes it
 	LambdaDeleted bool       `protobuf:"varint,420,opt,name=lambda_deleted,json=lambdaDeleted,proto3" json:"lambda_deleted,omitempty"` // it fires no more, and can only be deleted
 	unknownFields protoimpl.UnknownFields
@@ -116,23 +116,23 @@ func (x *Cron) GetZone() string {
 	return ""
 }
 
-func (x *Cron) GetStartMicros() int64 {
+func (x *Cron) GetStart() int64 {
 	if x != nil {
-		return x.StartMicros
+		return x.Start
 	}
 	return 0
 }
 
-func (x *Cron) GetEndMicros() int64 {
+func (x *Cron) GetEnd() int64 {
 	if x != nil {
-		return x.EndMicros
+		return x.End
 	}
 	return 0
 }
 
-func (x *Cron) GetJitterMicros() int64 {
+func (x *Cron) GetJitter() int64 {
 	if x != nil {
-		return x.JitterMicros
+		return x.Jitter
 	}
 	return 0
 }
@@ -172,9 +172,9 @@ func (x *Cron) GetCatchUpMax() uint32 {
 	return 0
 }
 
-func (x *Cron) GetCatchUpWithinMicros() int64 {
+func (x *Cron) GetCatchUpWithin() int64 {
 	if x != nil {
-		return x.CatchUpWithinMicros
+		return x.CatchUpWithin
 	}
 	return 0
 }
@@ -235,9 +235,9 @@ func (x *Cron) GetVersion() uint64 {
 	return 0
 }
 
-func (x *Cron) GetCreatedMicros() int64 {
+func (x *Cron) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
@@ -249,9 +249,9 @@ func (x *Cron) GetCreatedBy() string {
 	return ""
 }
 
-func (x *Cron) GetUpdatedMicros() int64 {
+func (x *Cron) GetUpdated() int64 {
 	if x != nil {
-		return x.UpdatedMicros
+		return x.Updated
 	}
 	return 0
 }
@@ -270,9 +270,9 @@ func (x *Cron) GetPause() *CronPause {
 	return nil
 }
 
-func (x *Cron) GetNextMicros() []int64 {
+func (x *Cron) GetNext() []int64 {
 	if x != nil {
-		return x.NextMicros
+		return x.Next
 	}
 	return nil
 }
@@ -295,8 +295,8 @@ type CronPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // an identity; empty: its failure limit
-	AtMicros      int64                  `protobuf:"varint,3,opt,name=at_micros,json=atMicros,proto3" json:"at_micros,omitempty"`
-	UntilMicros   int64                  `protobuf:"varint,4,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it resumes by itself; 0: never
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	Until         int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"` // when it resumes by itself; 0: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,16 +345,16 @@ func (x *CronPause) GetBy() string {
 	return ""
 }
 
-func (x *CronPause) GetAtMicros() int64 {
+func (x *CronPause) GetAt() int64 {
 	if x != nil {
-		return x.AtMicros
+		return x.At
 	}
 	return 0
 }
 
-func (x *CronPause) GetUntilMicros() int64 {
+func (x *CronPause) GetUntil() int64 {
 	if x != nil {
-		return x.UntilMicros
+		return x.Until
 	}
 	return 0
 }
@@ -650,8 +650,8 @@ func (x *ListCronsResponse) GetCrons() []*Cron {
 type PauseCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                               // required
-	UntilMicros   int64                  `protobuf:"varint,3,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // 0: until it is resumed
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // required
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`  // 0: until it is resumed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,9 +700,9 @@ func (x *PauseCronRequest) GetReason() string {
 	return ""
 }
 
-func (x *PauseCronRequest) GetUntilMicros() int64 {
+func (x *PauseCronRequest) GetUntil() int64 {
 	if x != nil {
-		return x.UntilMicros
+		return x.Until
 	}
 	return 0
 }
@@ -938,9 +938,9 @@ func (x *RunCronResponse) GetId() string {
 type BackfillCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"`
-	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"` // nominal times before it
-	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                         // tasks per second; 0: the recovery quota of the lambda, or no limit
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`     // nominal times before it
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"` // tasks per second; 0: the recovery quota of the lambda, or no limit
 	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`                             // allows more than 100,000 occurrences
 	RequestId     []byte                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
@@ -985,16 +985,16 @@ func (x *BackfillCronRequest) GetName() string {
 	return ""
 }
 
-func (x *BackfillCronRequest) GetFromMicros() int64 {
+func (x *BackfillCronRequest) GetFrom() int64 {
 	if x != nil {
-		return x.FromMicros
+		return x.From
 	}
 	return 0
 }
 
-func (x *BackfillCronRequest) GetToMicros() int64 {
+func (x *BackfillCronRequest) GetTo() int64 {
 	if x != nil {
-		return x.ToMicros
+		return x.To
 	}
 	return 0
 }
@@ -1154,9 +1154,9 @@ func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
 type CronHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"` // 0: as far back as limit reaches
-	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"`       // 0: now
-	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                             // 1 to 1,000; 0: 20
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`   // 0: as far back as limit reaches
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`       // 0: now
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; 0: 20
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1198,16 +1198,16 @@ func (x *CronHistoryRequest) GetName() string {
 	return ""
 }
 
-func (x *CronHistoryRequest) GetFromMicros() int64 {
+func (x *CronHistoryRequest) GetFrom() int64 {
 	if x != nil {
-		return x.FromMicros
+		return x.From
 	}
 	return 0
 }
 
-func (x *CronHistoryRequest) GetToMicros() int64 {
+func (x *CronHistoryRequest) GetTo() int64 {
 	if x != nil {
-		return x.ToMicros
+		return x.To
 	}
 	return 0
 }
@@ -1265,15 +1265,15 @@ func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
 
 type CronOccurrence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	NominalMicros int64                  `protobuf:"varint,1,opt,name=nominal_micros,json=nominalMicros,proto3" json:"nominal_micros,omitempty"`
+	Nominal       int64                  `protobuf:"varint,1,opt,name=nominal,proto3" json:"nominal,omitempty"`
 	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`                          // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                            // of what was skipped or missed
-	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                                    // of its task; empty: it has none
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                              // of its task
-	LateMicros    int64                  `protobuf:"varint,7,opt,name=late_micros,json=lateMicros,proto3" json:"late_micros,omitempty"` // how long after its due time it first started; 0: it was not started
-	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                      // its task is that of a backfill
-	Manual        bool                   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`                          // RunCron has scheduled its task, and nominal_micros is when
+	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`     // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`       // of what was skipped or missed
+	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`               // of its task; empty: it has none
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`         // of its task
+	Late          int64                  `protobuf:"varint,7,opt,name=late,proto3" json:"late,omitempty"`          // how long after its due time it first started; 0: it was not started
+	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // its task is that of a backfill
+	Manual        bool                   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`     // RunCron has scheduled its task, and nominal is when
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1308,9 +1308,9 @@ func (*CronOccurrence) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_cron_service_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *CronOccurrence) GetNominalMicros() int64 {
+func (x *CronOccurrence) GetNominal() int64 {
 	if x != nil {
-		return x.NominalMicros
+		return x.Nominal
 	}
 	return 0
 }
@@ -1350,9 +1350,9 @@ func (x *CronOccurrence) GetState() string {
 	return ""
 }
 
-func (x *CronOccurrence) GetLateMicros() int64 {
+func (x *CronOccurrence) GetLate() int64 {
 	if x != nil {
-		return x.LateMicros
+		return x.Late
 	}
 	return 0
 }
@@ -1376,24 +1376,23 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\"\xd5\a\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\"\xfa\x06\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bschedule\x18\x03 \x01(\tR\bschedule\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\x12!\n" +
-	"\fstart_micros\x18\x05 \x01(\x03R\vstartMicros\x12\x1d\n" +
-	"\n" +
-	"end_micros\x18\x06 \x01(\x03R\tendMicros\x12#\n" +
-	"\rjitter_micros\x18\a \x01(\x03R\fjitterMicros\x12\x10\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x14\n" +
+	"\x05start\x18\x05 \x01(\x03R\x05start\x12\x10\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\x12\x16\n" +
+	"\x06jitter\x18\a \x01(\x03R\x06jitter\x12\x10\n" +
 	"\x03gap\x18\b \x01(\tR\x03gap\x12\x12\n" +
 	"\x04fold\x18\t \x01(\tR\x04fold\x12\x18\n" +
 	"\aoverlap\x18\n" +
 	" \x01(\tR\aoverlap\x12\x19\n" +
 	"\bcatch_up\x18\v \x01(\tR\acatchUp\x12 \n" +
 	"\fcatch_up_max\x18\f \x01(\rR\n" +
-	"catchUpMax\x123\n" +
-	"\x16catch_up_within_micros\x18\r \x01(\x03R\x13catchUpWithinMicros\x12!\n" +
+	"catchUpMax\x12&\n" +
+	"\x0fcatch_up_within\x18\r \x01(\x03R\rcatchUpWithin\x12!\n" +
 	"\ffailures_max\x18\x0e \x01(\rR\vfailuresMax\x12\x1a\n" +
 	"\bpriority\x18\x0f \x01(\tR\bpriority\x12\x1e\n" +
 	"\n" +
@@ -1404,28 +1403,27 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"managed_by\x18< \x01(\tR\tmanagedBy\x12\x1a\n" +
 	"\brevision\x18\x13 \x01(\x04R\brevision\x12\x18\n" +
-	"\aversion\x18\x14 \x01(\x04R\aversion\x12%\n" +
-	"\x0ecreated_micros\x18\x15 \x01(\x03R\rcreatedMicros\x12\x1d\n" +
+	"\aversion\x18\x14 \x01(\x04R\aversion\x12\x18\n" +
+	"\acreated\x18\x15 \x01(\x03R\acreated\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12%\n" +
-	"\x0eupdated_micros\x18\x17 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12\x18\n" +
+	"\aupdated\x18\x17 \x01(\x03R\aupdated\x12\x1d\n" +
 	"\n" +
 	"updated_by\x18\x18 \x01(\tR\tupdatedBy\x12+\n" +
-	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseR\x05pause\x12\x1f\n" +
-	"\vnext_micros\x18\x1a \x03(\x03R\n" +
-	"nextMicros\x12\x1f\n" +
+	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseR\x05pause\x12\x12\n" +
+	"\x04next\x18\x1a \x03(\x03R\x04next\x12\x1f\n" +
 	"\n" +
 	"registered\x18\xf0\x01 \x01(\bR\n" +
 	"registered\x12&\n" +
 	"\x0elambda_deleted\x18\xa4\x03 \x01(\bR\rlambdaDeleted\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Y\n" +
 	"\tCronPause\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
-	"\tat_micros\x18\x03 \x01(\x03R\batMicros\x12!\n" +
-	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"O\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\"O\n" +
 	"\x0eSetCronRequest\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"l\n" +
@@ -1440,11 +1438,11 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x10ListCronsRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\";\n" +
 	"\x11ListCronsResponse\x12&\n" +
-	"\x05crons\x18\x01 \x03(\v2\x10.kinesin.v1.CronR\x05crons\"a\n" +
+	"\x05crons\x18\x01 \x03(\v2\x10.kinesin.v1.CronR\x05crons\"T\n" +
 	"\x10PauseCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12!\n" +
-	"\funtil_micros\x18\x03 \x01(\x03R\vuntilMicros\"9\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"9\n" +
 	"\x11PauseCronResponse\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"'\n" +
 	"\x11ResumeCronRequest\x12\x12\n" +
@@ -1456,12 +1454,11 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\fR\trequestId\"!\n" +
 	"\x0fRunCronResponse\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xc5\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xab\x01\n" +
 	"\x13BackfillCronRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
-	"fromMicros\x12\x1b\n" +
-	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x12\n" +
 	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x17\n" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x10\n" +
 	"\x03all\x18\x06 \x01(\bR\x03all\x12\x1d\n" +
@@ -1471,24 +1468,22 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"'\n" +
 	"\x11DeleteCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteCronResponse\"|\n" +
+	"\x12DeleteCronResponse\"b\n" +
 	"\x12CronHistoryRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
-	"fromMicros\x12\x1b\n" +
-	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x14\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\"S\n" +
 	"\x13CronHistoryResponse\x12<\n" +
-	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\x80\x02\n" +
-	"\x0eCronOccurrence\x12%\n" +
-	"\x0enominal_micros\x18\x01 \x01(\x03R\rnominalMicros\x12\x1a\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xe6\x01\n" +
+	"\x0eCronOccurrence\x12\x18\n" +
+	"\anominal\x18\x01 \x01(\x03R\anominal\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12\x14\n" +
-	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
-	"\vlate_micros\x18\a \x01(\x03R\n" +
-	"lateMicros\x12\x1a\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x12\n" +
+	"\x04late\x18\a \x01(\x03R\x04late\x12\x1a\n" +
 	"\bbackfill\x18< \x01(\bR\bbackfill\x12\x16\n" +
 	"\x06manual\x18= \x01(\bR\x06manual2\xb9\x05\n" +
 	"\vCronService\x12B\n" +

@@ -32,11 +32,11 @@ type Gate struct {
 	Tag           string                 `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`       // "name=value"
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // for people; required
 	Owner         string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`   // the identity that set it
-	CreatedMicros int64                  `protobuf:"varint,9,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	UntilMicros   int64                  `protobuf:"varint,10,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: never
-	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                                 // "active", "resuming", "probing" (of a circuit breaker) or "ended"
-	Pace          uint32                 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                                  // of a gate that resumes: tasks per second; 0: all at once
-	EndedMicros   int64                  `protobuf:"varint,13,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	Created       int64                  `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	Until         int64                  `protobuf:"varint,10,opt,name=until,proto3" json:"until,omitempty"` // when it ends by itself; 0: never
+	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`  // "active", "resuming", "probing" (of a circuit breaker) or "ended"
+	Pace          uint32                 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`   // of a gate that resumes: tasks per second; 0: all at once
+	Ended         int64                  `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
 	EndedBy       string                 `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
 	Counts        *GateCounts            `protobuf:"bytes,15,opt,name=counts,proto3" json:"counts,omitempty"`                  // of a dry run and of GetGate
 	Note          string                 `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`                      // for people: what is unusual about it, such as an overlap with another gate
@@ -130,16 +130,16 @@ func (x *Gate) GetOwner() string {
 	return ""
 }
 
-func (x *Gate) GetCreatedMicros() int64 {
+func (x *Gate) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
 
-func (x *Gate) GetUntilMicros() int64 {
+func (x *Gate) GetUntil() int64 {
 	if x != nil {
-		return x.UntilMicros
+		return x.Until
 	}
 	return 0
 }
@@ -158,9 +158,9 @@ func (x *Gate) GetPace() uint32 {
 	return 0
 }
 
-func (x *Gate) GetEndedMicros() int64 {
+func (x *Gate) GetEnded() int64 {
 	if x != nil {
-		return x.EndedMicros
+		return x.Ended
 	}
 	return 0
 }
@@ -643,7 +643,7 @@ var File_kinesin_v1_gate_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/gate_service.proto\x12\n" +
-	"kinesin.v1\"\xb8\x03\n" +
+	"kinesin.v1\"\x91\x03\n" +
 	"\x04Gate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -654,13 +654,13 @@ const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"collection\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
-	"\x05owner\x18\b \x01(\tR\x05owner\x12%\n" +
-	"\x0ecreated_micros\x18\t \x01(\x03R\rcreatedMicros\x12!\n" +
-	"\funtil_micros\x18\n" +
-	" \x01(\x03R\vuntilMicros\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12\x18\n" +
+	"\acreated\x18\t \x01(\x03R\acreated\x12\x14\n" +
+	"\x05until\x18\n" +
+	" \x01(\x03R\x05until\x12\x14\n" +
 	"\x05state\x18\v \x01(\tR\x05state\x12\x12\n" +
-	"\x04pace\x18\f \x01(\rR\x04pace\x12!\n" +
-	"\fended_micros\x18\r \x01(\x03R\vendedMicros\x12\x19\n" +
+	"\x04pace\x18\f \x01(\rR\x04pace\x12\x14\n" +
+	"\x05ended\x18\r \x01(\x03R\x05ended\x12\x19\n" +
 	"\bended_by\x18\x0e \x01(\tR\aendedBy\x12.\n" +
 	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsR\x06counts\x12\x12\n" +
 	"\x04note\x18\x10 \x01(\tR\x04note\"e\n" +

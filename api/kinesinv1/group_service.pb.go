@@ -29,19 +29,19 @@ type Group struct {
 	State   string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "open", "sealed", "done" or "expired"
 	Members uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"`
 	// The first members, so many, were counted by their state.
-	Counted         uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
-	Counts          map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	CreatedMicros   int64             `protobuf:"varint,8,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	CreatedBy       string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	ExpiresMicros   int64             `protobuf:"varint,10,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"`        // when it expires if it is not done
-	CompletedMicros int64             `protobuf:"varint,11,opt,name=completed_micros,json=completedMicros,proto3" json:"completed_micros,omitempty"`  // when the last member was seen to have ended, or the group expired
-	FollowUp        string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`                        // id of the task that followed
-	Problem         string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                                          // why none could follow
-	FollowUps       []*GroupFollowUp  `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`                    // all that may follow, in the order in which they were named
-	CancelledMicros int64             `protobuf:"varint,221,opt,name=cancelled_micros,json=cancelledMicros,proto3" json:"cancelled_micros,omitempty"` // 0: it was not cancelled
-	CancelledBy     string            `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"`              // an identity
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	Counted       uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
+	Counts        map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Created       int64             `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	CreatedBy     string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	Expires       int64             `protobuf:"varint,10,opt,name=expires,proto3" json:"expires,omitempty"`                            // when it expires if it is not done
+	Completed     int64             `protobuf:"varint,11,opt,name=completed,proto3" json:"completed,omitempty"`                        // when the last member was seen to have ended, or the group expired
+	FollowUp      string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`           // id of the task that followed
+	Problem       string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                             // why none could follow
+	FollowUps     []*GroupFollowUp  `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`       // all that may follow, in the order in which they were named
+	Cancelled     int64             `protobuf:"varint,221,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                       // 0: it was not cancelled
+	CancelledBy   string            `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"` // an identity
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
@@ -123,9 +123,9 @@ func (x *Group) GetCounts() map[string]uint32 {
 	return nil
 }
 
-func (x *Group) GetCreatedMicros() int64 {
+func (x *Group) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
@@ -137,16 +137,16 @@ func (x *Group) GetCreatedBy() string {
 	return ""
 }
 
-func (x *Group) GetExpiresMicros() int64 {
+func (x *Group) GetExpires() int64 {
 	if x != nil {
-		return x.ExpiresMicros
+		return x.Expires
 	}
 	return 0
 }
 
-func (x *Group) GetCompletedMicros() int64 {
+func (x *Group) GetCompleted() int64 {
 	if x != nil {
-		return x.CompletedMicros
+		return x.Completed
 	}
 	return 0
 }
@@ -172,9 +172,9 @@ func (x *Group) GetFollowUps() []*GroupFollowUp {
 	return nil
 }
 
-func (x *Group) GetCancelledMicros() int64 {
+func (x *Group) GetCancelled() int64 {
 	if x != nil {
-		return x.CancelledMicros
+		return x.Cancelled
 	}
 	return 0
 }
@@ -256,11 +256,11 @@ func (x *GroupFollowUp) GetProblem() string {
 }
 
 type CreateGroupRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Then          *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`
-	Else          *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`
-	ExpiresMicros int64                  `protobuf:"varint,3,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"` // 0: 30 days from now
-	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`              // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Then      *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`
+	Else      *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`
+	Expires   int64                  `protobuf:"varint,3,opt,name=expires,proto3" json:"expires,omitempty"`                     // 0: 30 days from now
+	RequestId []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
 	// With else or finally, then follows only if all members succeeded; without, it follows however they ended. At most
 	// 100 tasks in all.
 	MoreThen      []*ScheduleItem `protobuf:"bytes,220,rep,name=more_then,json=moreThen,proto3" json:"more_then,omitempty"`
@@ -314,9 +314,9 @@ func (x *CreateGroupRequest) GetElse() *ScheduleItem {
 	return nil
 }
 
-func (x *CreateGroupRequest) GetExpiresMicros() int64 {
+func (x *CreateGroupRequest) GetExpires() int64 {
 	if x != nil {
-		return x.ExpiresMicros
+		return x.Expires
 	}
 	return 0
 }
@@ -1002,7 +1002,7 @@ var File_kinesin_v1_group_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/group_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x15kinesin/v1/task.proto\"\xd5\x04\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x15kinesin/v1/task.proto\"\xa1\x04\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +
@@ -1010,18 +1010,18 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
 	"\amembers\x18\x05 \x01(\rR\amembers\x12\x18\n" +
 	"\acounted\x18\x06 \x01(\rR\acounted\x125\n" +
-	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12%\n" +
-	"\x0ecreated_micros\x18\b \x01(\x03R\rcreatedMicros\x12\x1d\n" +
+	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12\x18\n" +
+	"\acreated\x18\b \x01(\x03R\acreated\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\t \x01(\tR\tcreatedBy\x12%\n" +
-	"\x0eexpires_micros\x18\n" +
-	" \x01(\x03R\rexpiresMicros\x12)\n" +
-	"\x10completed_micros\x18\v \x01(\x03R\x0fcompletedMicros\x12\x1b\n" +
+	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x18\n" +
+	"\aexpires\x18\n" +
+	" \x01(\x03R\aexpires\x12\x1c\n" +
+	"\tcompleted\x18\v \x01(\x03R\tcompleted\x12\x1b\n" +
 	"\tfollow_up\x18\f \x01(\tR\bfollowUp\x12\x18\n" +
 	"\aproblem\x18\r \x01(\tR\aproblem\x129\n" +
 	"\n" +
-	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12*\n" +
-	"\x10cancelled_micros\x18\xdd\x01 \x01(\x03R\x0fcancelledMicros\x12\"\n" +
+	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12\x1d\n" +
+	"\tcancelled\x18\xdd\x01 \x01(\x03R\tcancelled\x12\"\n" +
 	"\fcancelled_by\x18\xde\x01 \x01(\tR\vcancelledBy\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1030,11 +1030,11 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xdb\x02\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xce\x02\n" +
 	"\x12CreateGroupRequest\x12,\n" +
 	"\x04then\x18\x01 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
-	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12%\n" +
-	"\x0eexpires_micros\x18\x03 \x01(\x03R\rexpiresMicros\x12\x1d\n" +
+	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12\x18\n" +
+	"\aexpires\x18\x03 \x01(\x03R\aexpires\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\fR\trequestId\x126\n" +
 	"\tmore_then\x18\xdc\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreThen\x126\n" +

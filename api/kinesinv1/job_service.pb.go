@@ -30,8 +30,8 @@ type Job struct {
 	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`    // without a filter
 	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // counted (a dry run), running, paused, stopped, done or failed
 	Pace          uint32                 `protobuf:"varint,6,opt,name=pace,proto3" json:"pace,omitempty"`  // tasks per second; 0: as fast as the store allows
-	CreatedMicros int64                  `protobuf:"varint,7,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	EndedMicros   int64                  `protobuf:"varint,8,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	Created       int64                  `protobuf:"varint,7,opt,name=created,proto3" json:"created,omitempty"`
+	Ended         int64                  `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
 	CreatedBy     string                 `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity, with whose grants it acts
 	Matched       int64                  `protobuf:"varint,10,opt,name=matched,proto3" json:"matched,omitempty"`                    // of a dry run: tasks that the filter selects; else those it has met so far
 	MatchedExact  bool                   `protobuf:"varint,11,opt,name=matched_exact,json=matchedExact,proto3" json:"matched_exact,omitempty"`
@@ -41,10 +41,10 @@ type Job struct {
 	Sample        []*Task                `protobuf:"bytes,15,rep,name=sample,proto3" json:"sample,omitempty"`                                                                                // of a dry run: at most ten
 	Cost          string                 `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                    // of a dry run, for people: what it takes of the store
 	Problem       string                 `protobuf:"bytes,17,opt,name=problem,proto3" json:"problem,omitempty"`                                                                              // why it failed, or waits
-	ByMicros      int64                  `protobuf:"varint,18,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`
-	SpreadMicros  int64                  `protobuf:"varint,19,opt,name=spread_micros,json=spreadMicros,proto3" json:"spread_micros,omitempty"`
+	By            int64                  `protobuf:"varint,18,opt,name=by,proto3" json:"by,omitempty"`
+	Spread        int64                  `protobuf:"varint,19,opt,name=spread,proto3" json:"spread,omitempty"`
 	Force         bool                   `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"`
-	DueMicros     int64                  `protobuf:"varint,21,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	Due           int64                  `protobuf:"varint,21,opt,name=due,proto3" json:"due,omitempty"`
 	Backfill      *Backfill              `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
 	Group         string                 `protobuf:"bytes,220,opt,name=group,proto3" json:"group,omitempty"`      // of a cancel of a group, which CancelGroup makes
 	unknownFields protoimpl.UnknownFields
@@ -123,16 +123,16 @@ func (x *Job) GetPace() uint32 {
 	return 0
 }
 
-func (x *Job) GetCreatedMicros() int64 {
+func (x *Job) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
 
-func (x *Job) GetEndedMicros() int64 {
+func (x *Job) GetEnded() int64 {
 	if x != nil {
-		return x.EndedMicros
+		return x.Ended
 	}
 	return 0
 }
@@ -200,16 +200,16 @@ func (x *Job) GetProblem() string {
 	return ""
 }
 
-func (x *Job) GetByMicros() int64 {
+func (x *Job) GetBy() int64 {
 	if x != nil {
-		return x.ByMicros
+		return x.By
 	}
 	return 0
 }
 
-func (x *Job) GetSpreadMicros() int64 {
+func (x *Job) GetSpread() int64 {
 	if x != nil {
-		return x.SpreadMicros
+		return x.Spread
 	}
 	return 0
 }
@@ -221,9 +221,9 @@ func (x *Job) GetForce() bool {
 	return false
 }
 
-func (x *Job) GetDueMicros() int64 {
+func (x *Job) GetDue() int64 {
 	if x != nil {
-		return x.DueMicros
+		return x.Due
 	}
 	return 0
 }
@@ -246,9 +246,9 @@ func (x *Job) GetGroup() string {
 type Backfill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"`
-	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"`                    // before it
-	SampleMicros  []int64                `protobuf:"varint,4,rep,packed,name=sample_micros,json=sampleMicros,proto3" json:"sample_micros,omitempty"` // of a dry run: the first nominal times, at most ten
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`                // before it
+	Sample        []int64                `protobuf:"varint,4,rep,packed,name=sample,proto3" json:"sample,omitempty"` // of a dry run: the first nominal times, at most ten
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,23 +290,23 @@ func (x *Backfill) GetCron() string {
 	return ""
 }
 
-func (x *Backfill) GetFromMicros() int64 {
+func (x *Backfill) GetFrom() int64 {
 	if x != nil {
-		return x.FromMicros
+		return x.From
 	}
 	return 0
 }
 
-func (x *Backfill) GetToMicros() int64 {
+func (x *Backfill) GetTo() int64 {
 	if x != nil {
-		return x.ToMicros
+		return x.To
 	}
 	return 0
 }
 
-func (x *Backfill) GetSampleMicros() []int64 {
+func (x *Backfill) GetSample() []int64 {
 	if x != nil {
-		return x.SampleMicros
+		return x.Sample
 	}
 	return nil
 }
@@ -369,12 +369,12 @@ type CreateJobRequest struct {
 	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
 	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows a filter that is empty or may match all
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                                     // tasks per second; 0: as fast as the store allows
-	ByMicros      int64                  `protobuf:"varint,6,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`             // of reschedule: added to each due time; may be negative
-	SpreadMicros  int64                  `protobuf:"varint,7,opt,name=spread_micros,json=spreadMicros,proto3" json:"spread_micros,omitempty"` // of reschedule: due times evenly over this long from now
-	DueMicros     int64                  `protobuf:"varint,8,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`          // of reschedule: one due time for all
-	Force         bool                   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`                                   // of redrive: also tasks that ended as success or delivered
-	RequestId     []byte                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`          // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
+	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                            // tasks per second; 0: as fast as the store allows
+	By            int64                  `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`                                // of reschedule: added to each due time; may be negative
+	Spread        int64                  `protobuf:"varint,7,opt,name=spread,proto3" json:"spread,omitempty"`                        // of reschedule: due times evenly over this long from now
+	Due           int64                  `protobuf:"varint,8,opt,name=due,proto3" json:"due,omitempty"`                              // of reschedule: one due time for all
+	Force         bool                   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`                          // of redrive: also tasks that ended as success or delivered
+	RequestId     []byte                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -444,23 +444,23 @@ func (x *CreateJobRequest) GetPace() uint32 {
 	return 0
 }
 
-func (x *CreateJobRequest) GetByMicros() int64 {
+func (x *CreateJobRequest) GetBy() int64 {
 	if x != nil {
-		return x.ByMicros
+		return x.By
 	}
 	return 0
 }
 
-func (x *CreateJobRequest) GetSpreadMicros() int64 {
+func (x *CreateJobRequest) GetSpread() int64 {
 	if x != nil {
-		return x.SpreadMicros
+		return x.Spread
 	}
 	return 0
 }
 
-func (x *CreateJobRequest) GetDueMicros() int64 {
+func (x *CreateJobRequest) GetDue() int64 {
 	if x != nil {
-		return x.DueMicros
+		return x.Due
 	}
 	return 0
 }
@@ -792,16 +792,16 @@ var File_kinesin_v1_job_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ckinesin/v1/job_service.proto\x12\n" +
-	"kinesin.v1\x1a\x15kinesin/v1/task.proto\"\x85\x06\n" +
+	"kinesin.v1\x1a\x15kinesin/v1/task.proto\"\xc4\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x12\n" +
-	"\x04pace\x18\x06 \x01(\rR\x04pace\x12%\n" +
-	"\x0ecreated_micros\x18\a \x01(\x03R\rcreatedMicros\x12!\n" +
-	"\fended_micros\x18\b \x01(\x03R\vendedMicros\x12\x1d\n" +
+	"\x04pace\x18\x06 \x01(\rR\x04pace\x12\x18\n" +
+	"\acreated\x18\a \x01(\x03R\acreated\x12\x14\n" +
+	"\x05ended\x18\b \x01(\x03R\x05ended\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x18\n" +
 	"\amatched\x18\n" +
@@ -812,37 +812,34 @@ const file_kinesin_v1_job_service_proto_rawDesc = "" +
 	"\arefused\x18\x0e \x03(\v2\x16.kinesin.v1.JobRefusalR\arefused\x12(\n" +
 	"\x06sample\x18\x0f \x03(\v2\x10.kinesin.v1.TaskR\x06sample\x12\x12\n" +
 	"\x04cost\x18\x10 \x01(\tR\x04cost\x12\x18\n" +
-	"\aproblem\x18\x11 \x01(\tR\aproblem\x12\x1b\n" +
-	"\tby_micros\x18\x12 \x01(\x03R\bbyMicros\x12#\n" +
-	"\rspread_micros\x18\x13 \x01(\x03R\fspreadMicros\x12\x14\n" +
-	"\x05force\x18\x14 \x01(\bR\x05force\x12\x1d\n" +
-	"\n" +
-	"due_micros\x18\x15 \x01(\x03R\tdueMicros\x120\n" +
+	"\aproblem\x18\x11 \x01(\tR\aproblem\x12\x0e\n" +
+	"\x02by\x18\x12 \x01(\x03R\x02by\x12\x16\n" +
+	"\x06spread\x18\x13 \x01(\x03R\x06spread\x12\x14\n" +
+	"\x05force\x18\x14 \x01(\bR\x05force\x12\x10\n" +
+	"\x03due\x18\x15 \x01(\x03R\x03due\x120\n" +
 	"\bbackfill\x18< \x01(\v2\x14.kinesin.v1.BackfillR\bbackfill\x12\x15\n" +
 	"\x05group\x18\xdc\x01 \x01(\tR\x05group\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x81\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"Z\n" +
 	"\bBackfill\x12\x12\n" +
-	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1f\n" +
-	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
-	"fromMicros\x12\x1b\n" +
-	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12#\n" +
-	"\rsample_micros\x18\x04 \x03(\x03R\fsampleMicros\"0\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x16\n" +
+	"\x06sample\x18\x04 \x03(\x03R\x06sample\"0\n" +
 	"\n" +
 	"JobRefusal\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x95\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xee\x01\n" +
 	"\x10CreateJobRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x10\n" +
 	"\x03all\x18\x03 \x01(\bR\x03all\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x12\n" +
-	"\x04pace\x18\x05 \x01(\rR\x04pace\x12\x1b\n" +
-	"\tby_micros\x18\x06 \x01(\x03R\bbyMicros\x12#\n" +
-	"\rspread_micros\x18\a \x01(\x03R\fspreadMicros\x12\x1d\n" +
-	"\n" +
-	"due_micros\x18\b \x01(\x03R\tdueMicros\x12\x14\n" +
+	"\x04pace\x18\x05 \x01(\rR\x04pace\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\x03R\x02by\x12\x16\n" +
+	"\x06spread\x18\a \x01(\x03R\x06spread\x12\x10\n" +
+	"\x03due\x18\b \x01(\x03R\x03due\x12\x14\n" +
 	"\x05force\x18\t \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\n" +

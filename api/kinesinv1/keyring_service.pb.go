@@ -23,16 +23,16 @@ const (
 
 // KeyringKey is one key of the ring, without its secret. A time that is not known, or not set yet, is 0.
 type KeyringKey struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Number              uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	CreatedMicros       int64                  `protobuf:"varint,2,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	SealsFromMicros     int64                  `protobuf:"varint,3,opt,name=seals_from_micros,json=sealsFromMicros,proto3" json:"seals_from_micros,omitempty"`
-	RetiredMicros       int64                  `protobuf:"varint,4,opt,name=retired_micros,json=retiredMicros,proto3" json:"retired_micros,omitempty"`                     // when the next key seals
-	MessagesUntilMicros int64                  `protobuf:"varint,5,opt,name=messages_until_micros,json=messagesUntilMicros,proto3" json:"messages_until_micros,omitempty"` // until then it verifies messages, page tokens and lease proofs
-	VerifiesUntilMicros int64                  `protobuf:"varint,6,opt,name=verifies_until_micros,json=verifiesUntilMicros,proto3" json:"verifies_until_micros,omitempty"` // until then at least it verifies public ids
-	State               string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                                           // waiting, sealing, retired, expired
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Created       int64                  `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	SealsFrom     int64                  `protobuf:"varint,3,opt,name=seals_from,json=sealsFrom,proto3" json:"seals_from,omitempty"`
+	Retired       int64                  `protobuf:"varint,4,opt,name=retired,proto3" json:"retired,omitempty"`                                  // when the next key seals
+	MessagesUntil int64                  `protobuf:"varint,5,opt,name=messages_until,json=messagesUntil,proto3" json:"messages_until,omitempty"` // until then it verifies messages, page tokens and lease proofs
+	VerifiesUntil int64                  `protobuf:"varint,6,opt,name=verifies_until,json=verifiesUntil,proto3" json:"verifies_until,omitempty"` // until then at least it verifies public ids
+	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                       // waiting, sealing, retired, expired
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyringKey) Reset() {
@@ -72,37 +72,37 @@ func (x *KeyringKey) GetNumber() uint32 {
 	return 0
 }
 
-func (x *KeyringKey) GetCreatedMicros() int64 {
+func (x *KeyringKey) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
 
-func (x *KeyringKey) GetSealsFromMicros() int64 {
+func (x *KeyringKey) GetSealsFrom() int64 {
 	if x != nil {
-		return x.SealsFromMicros
+		return x.SealsFrom
 	}
 	return 0
 }
 
-func (x *KeyringKey) GetRetiredMicros() int64 {
+func (x *KeyringKey) GetRetired() int64 {
 	if x != nil {
-		return x.RetiredMicros
+		return x.Retired
 	}
 	return 0
 }
 
-func (x *KeyringKey) GetMessagesUntilMicros() int64 {
+func (x *KeyringKey) GetMessagesUntil() int64 {
 	if x != nil {
-		return x.MessagesUntilMicros
+		return x.MessagesUntil
 	}
 	return 0
 }
 
-func (x *KeyringKey) GetVerifiesUntilMicros() int64 {
+func (x *KeyringKey) GetVerifiesUntil() int64 {
 	if x != nil {
-		return x.VerifiesUntilMicros
+		return x.VerifiesUntil
 	}
 	return 0
 }
@@ -286,8 +286,8 @@ type InboundSender struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // patterns: names in which * stands for any characters
-	CreatedMicros int64                  `protobuf:"varint,3,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	RevokedMicros int64                  `protobuf:"varint,4,opt,name=revoked_micros,json=revokedMicros,proto3" json:"revoked_micros,omitempty"` // 0: it is not
+	Created       int64                  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	Revoked       int64                  `protobuf:"varint,4,opt,name=revoked,proto3" json:"revoked,omitempty"` // 0: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,16 +336,16 @@ func (x *InboundSender) GetLambdas() []string {
 	return nil
 }
 
-func (x *InboundSender) GetCreatedMicros() int64 {
+func (x *InboundSender) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
 
-func (x *InboundSender) GetRevokedMicros() int64 {
+func (x *InboundSender) GetRevoked() int64 {
 	if x != nil {
-		return x.RevokedMicros
+		return x.Revoked
 	}
 	return 0
 }
@@ -627,15 +627,16 @@ var File_kinesin_v1_keyring_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\n" +
 	" kinesin/v1/keyring_service.proto\x12\n" +
-	"kinesin.v1\"\x9c\x02\n" +
+	"kinesin.v1\"\xdb\x01\n" +
 	"\n" +
 	"KeyringKey\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\rR\x06number\x12%\n" +
-	"\x0ecreated_micros\x18\x02 \x01(\x03R\rcreatedMicros\x12*\n" +
-	"\x11seals_from_micros\x18\x03 \x01(\x03R\x0fsealsFromMicros\x12%\n" +
-	"\x0eretired_micros\x18\x04 \x01(\x03R\rretiredMicros\x122\n" +
-	"\x15messages_until_micros\x18\x05 \x01(\x03R\x13messagesUntilMicros\x122\n" +
-	"\x15verifies_until_micros\x18\x06 \x01(\x03R\x13verifiesUntilMicros\x12\x14\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\x03R\acreated\x12\x1d\n" +
+	"\n" +
+	"seals_from\x18\x03 \x01(\x03R\tsealsFrom\x12\x18\n" +
+	"\aretired\x18\x04 \x01(\x03R\aretired\x12%\n" +
+	"\x0emessages_until\x18\x05 \x01(\x03R\rmessagesUntil\x12%\n" +
+	"\x0everifies_until\x18\x06 \x01(\x03R\rverifiesUntil\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\"\x13\n" +
 	"\x11RotateKeysRequest\"X\n" +
 	"\x12RotateKeysResponse\x12(\n" +
@@ -643,12 +644,12 @@ const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\rR\aremoved\"\x11\n" +
 	"\x0fListKeysRequest\">\n" +
 	"\x10ListKeysResponse\x12*\n" +
-	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"\x8b\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"q\n" +
 	"\rInboundSender\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alambdas\x18\x02 \x03(\tR\alambdas\x12%\n" +
-	"\x0ecreated_micros\x18\x03 \x01(\x03R\rcreatedMicros\x12%\n" +
-	"\x0erevoked_micros\x18\x04 \x01(\x03R\rrevokedMicros\"@\n" +
+	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x18\n" +
+	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x18\n" +
+	"\arevoked\x18\x04 \x01(\x03R\arevoked\"@\n" +
 	"\x10AddSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\alambdas\x18\x02 \x03(\tR\alambdas\"X\n" +

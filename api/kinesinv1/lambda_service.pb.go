@@ -26,22 +26,22 @@ type Lambda struct {
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
 	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
-	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; new ones are used from shards_from_micros on
+	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; new ones are used from shards_from on
 	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	TimeoutMicros       int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
-	BackoffMinMicros    int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
-	BackoffMaxMicros    int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
-	RetentionMicros     int64                  `protobuf:"varint,9,opt,name=retention_micros,json=retentionMicros,proto3" json:"retention_micros,omitempty"`
-	CreatedMicros       int64                  `protobuf:"varint,10,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	Timeout             int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	BackoffMin          int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
+	BackoffMax          int64                  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
+	Retention           int64                  `protobuf:"varint,9,opt,name=retention,proto3" json:"retention,omitempty"`
+	Created             int64                  `protobuf:"varint,10,opt,name=created,proto3" json:"created,omitempty"`
 	Version             uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	Deleting            bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
 	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // a registration (by Terraform) defines it; read only
 	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
 	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
-	ShardsFromMicros    int64                  `protobuf:"varint,16,opt,name=shards_from_micros,json=shardsFromMicros,proto3" json:"shards_from_micros,omitempty"`       // from when on new tasks use shards; 0: they never grew; read only
-	KeyRetentionMicros  int64                  `protobuf:"varint,17,opt,name=key_retention_micros,json=keyRetentionMicros,proto3" json:"key_retention_micros,omitempty"` // how long a key is held after success or delivered; 0: retention_micros
+	ShardsFrom          int64                  `protobuf:"varint,16,opt,name=shards_from,json=shardsFrom,proto3" json:"shards_from,omitempty"`                           // from when on new tasks use shards; 0: they never grew; read only
+	KeyRetention        int64                  `protobuf:"varint,17,opt,name=key_retention,json=keyRetention,proto3" json:"key_retention,omitempty"`                     // how long a key is held after success or delivered; 0: retention
 	PoisonBound         uint32                 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
-	StartWithinMicros   int64                  `protobuf:"varint,19,opt,name=start_within_micros,json=startWithinMicros,proto3" json:"start_within_micros,omitempty"`    // a task that did not start so long after its due time ends as expired; 0: never
+	StartWithin         int64                  `protobuf:"varint,19,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`                        // a task that did not start so long after its due time ends as expired; 0: never
 	// The share of starts that each priority has while tasks of several wait: a weight of 1 to 1000 for each
 	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
 	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
@@ -124,37 +124,37 @@ func (x *Lambda) GetMaxAttempts() uint32 {
 	return 0
 }
 
-func (x *Lambda) GetTimeoutMicros() int64 {
+func (x *Lambda) GetTimeout() int64 {
 	if x != nil {
-		return x.TimeoutMicros
+		return x.Timeout
 	}
 	return 0
 }
 
-func (x *Lambda) GetBackoffMinMicros() int64 {
+func (x *Lambda) GetBackoffMin() int64 {
 	if x != nil {
-		return x.BackoffMinMicros
+		return x.BackoffMin
 	}
 	return 0
 }
 
-func (x *Lambda) GetBackoffMaxMicros() int64 {
+func (x *Lambda) GetBackoffMax() int64 {
 	if x != nil {
-		return x.BackoffMaxMicros
+		return x.BackoffMax
 	}
 	return 0
 }
 
-func (x *Lambda) GetRetentionMicros() int64 {
+func (x *Lambda) GetRetention() int64 {
 	if x != nil {
-		return x.RetentionMicros
+		return x.Retention
 	}
 	return 0
 }
 
-func (x *Lambda) GetCreatedMicros() int64 {
+func (x *Lambda) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
@@ -194,16 +194,16 @@ func (x *Lambda) GetRegistrationRefused() string {
 	return ""
 }
 
-func (x *Lambda) GetShardsFromMicros() int64 {
+func (x *Lambda) GetShardsFrom() int64 {
 	if x != nil {
-		return x.ShardsFromMicros
+		return x.ShardsFrom
 	}
 	return 0
 }
 
-func (x *Lambda) GetKeyRetentionMicros() int64 {
+func (x *Lambda) GetKeyRetention() int64 {
 	if x != nil {
-		return x.KeyRetentionMicros
+		return x.KeyRetention
 	}
 	return 0
 }
@@ -215,9 +215,9 @@ func (x *Lambda) GetPoisonBound() uint32 {
 	return 0
 }
 
-func (x *Lambda) GetStartWithinMicros() int64 {
+func (x *Lambda) GetStartWithin() int64 {
 	if x != nil {
-		return x.StartWithinMicros
+		return x.StartWithin
 	}
 	return 0
 }
@@ -267,8 +267,8 @@ func (x *Lambda) GetBreaker() *Breaker {
 // Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
 type Breaker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"`                            // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
-	WindowMicros  int64                  `protobuf:"varint,2,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
+	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"` // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
+	Window        int64                  `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`      // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -310,9 +310,9 @@ func (x *Breaker) GetFailures() float64 {
 	return 0
 }
 
-func (x *Breaker) GetWindowMicros() int64 {
+func (x *Breaker) GetWindow() int64 {
 	if x != nil {
-		return x.WindowMicros
+		return x.Window
 	}
 	return 0
 }
@@ -802,7 +802,7 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1dkinesin/v1/task_service.proto\"\xa9\b\n" +
+	"kinesin.v1\x1a\x1dkinesin/v1/task_service.proto\"\xc1\a\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -810,24 +810,27 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"priorities\x18\x03 \x03(\tR\n" +
 	"priorities\x12\x16\n" +
 	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
-	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12%\n" +
-	"\x0etimeout_micros\x18\x06 \x01(\x03R\rtimeoutMicros\x12,\n" +
-	"\x12backoff_min_micros\x18\a \x01(\x03R\x10backoffMinMicros\x12,\n" +
-	"\x12backoff_max_micros\x18\b \x01(\x03R\x10backoffMaxMicros\x12)\n" +
-	"\x10retention_micros\x18\t \x01(\x03R\x0fretentionMicros\x12%\n" +
-	"\x0ecreated_micros\x18\n" +
-	" \x01(\x03R\rcreatedMicros\x12\x18\n" +
+	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x18\n" +
+	"\atimeout\x18\x06 \x01(\x03R\atimeout\x12\x1f\n" +
+	"\vbackoff_min\x18\a \x01(\x03R\n" +
+	"backoffMin\x12\x1f\n" +
+	"\vbackoff_max\x18\b \x01(\x03R\n" +
+	"backoffMax\x12\x1c\n" +
+	"\tretention\x18\t \x01(\x03R\tretention\x12\x18\n" +
+	"\acreated\x18\n" +
+	" \x01(\x03R\acreated\x12\x18\n" +
 	"\aversion\x18\v \x01(\x04R\aversion\x12\x1a\n" +
 	"\bdeleting\x18\f \x01(\bR\bdeleting\x12\x1e\n" +
 	"\n" +
 	"registered\x18\r \x01(\bR\n" +
 	"registered\x12\x1c\n" +
 	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
-	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12,\n" +
-	"\x12shards_from_micros\x18\x10 \x01(\x03R\x10shardsFromMicros\x120\n" +
-	"\x14key_retention_micros\x18\x11 \x01(\x03R\x12keyRetentionMicros\x12!\n" +
-	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12.\n" +
-	"\x13start_within_micros\x18\x13 \x01(\x03R\x11startWithinMicros\x12R\n" +
+	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12\x1f\n" +
+	"\vshards_from\x18\x10 \x01(\x03R\n" +
+	"shardsFrom\x12#\n" +
+	"\rkey_retention\x18\x11 \x01(\x03R\fkeyRetention\x12!\n" +
+	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12!\n" +
+	"\fstart_within\x18\x13 \x01(\x03R\vstartWithin\x12R\n" +
 	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
 	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x12+\n" +
@@ -837,10 +840,10 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"J\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"=\n" +
 	"\aBreaker\x12\x1a\n" +
-	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12#\n" +
-	"\rwindow_micros\x18\x02 \x01(\x03R\fwindowMicros\"A\n" +
+	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\x03R\x06window\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

@@ -26,10 +26,10 @@ const (
 type Objective struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
-	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                          // percent: above 0, below 100
-	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // whole hours: 1 h to 90 days
-	UpdatedMicros int64                  `protobuf:"varint,5,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"` // percent: above 0, below 100
+	Window        int64                  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`        // whole hours: 1 h to 90 days
+	Updated       int64                  `protobuf:"varint,5,opt,name=updated,proto3" json:"updated,omitempty"`
 	UpdatedBy     string                 `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
 	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
 	Registered    bool                   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it, and it alone changes it
@@ -74,9 +74,9 @@ func (x *Objective) GetLambda() string {
 	return ""
 }
 
-func (x *Objective) GetWithinMicros() int64 {
+func (x *Objective) GetWithin() int64 {
 	if x != nil {
-		return x.WithinMicros
+		return x.Within
 	}
 	return 0
 }
@@ -88,16 +88,16 @@ func (x *Objective) GetObjective() float64 {
 	return 0
 }
 
-func (x *Objective) GetWindowMicros() int64 {
+func (x *Objective) GetWindow() int64 {
 	if x != nil {
-		return x.WindowMicros
+		return x.Window
 	}
 	return 0
 }
 
-func (x *Objective) GetUpdatedMicros() int64 {
+func (x *Objective) GetUpdated() int64 {
 	if x != nil {
-		return x.UpdatedMicros
+		return x.Updated
 	}
 	return 0
 }
@@ -219,7 +219,7 @@ func (x *ObjectiveStatus) GetWaiting() int64 {
 // Burn is how fast the budget is used up: 1 uses all of it up in one window.
 type Burn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	OverMicros    int64                  `protobuf:"varint,1,opt,name=over_micros,json=overMicros,proto3" json:"over_micros,omitempty"`
+	Over          int64                  `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`
 	Rate          float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
 	Started       int64                  `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -256,9 +256,9 @@ func (*Burn) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_objective_service_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Burn) GetOverMicros() int64 {
+func (x *Burn) GetOver() int64 {
 	if x != nil {
-		return x.OverMicros
+		return x.Over
 	}
 	return 0
 }
@@ -280,10 +280,10 @@ func (x *Burn) GetStarted() int64 {
 type SetObjectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`
 	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`
-	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // 0: 30 days
-	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`         // empty: no change; "none": it is of no declared set
+	Window        int64                  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`                         // 0: 30 days
+	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,9 +325,9 @@ func (x *SetObjectiveRequest) GetLambda() string {
 	return ""
 }
 
-func (x *SetObjectiveRequest) GetWithinMicros() int64 {
+func (x *SetObjectiveRequest) GetWithin() int64 {
 	if x != nil {
-		return x.WithinMicros
+		return x.Within
 	}
 	return 0
 }
@@ -339,9 +339,9 @@ func (x *SetObjectiveRequest) GetObjective() float64 {
 	return 0
 }
 
-func (x *SetObjectiveRequest) GetWindowMicros() int64 {
+func (x *SetObjectiveRequest) GetWindow() int64 {
 	if x != nil {
-		return x.WindowMicros
+		return x.Window
 	}
 	return 0
 }
@@ -570,13 +570,13 @@ var File_kinesin_v1_objective_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_objective_service_proto_rawDesc = "" +
 	"\n" +
 	"\"kinesin/v1/objective_service.proto\x12\n" +
-	"kinesin.v1\"\x92\x02\n" +
+	"kinesin.v1\"\xeb\x01\n" +
 	"\tObjective\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
-	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
-	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
-	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12%\n" +
-	"\x0eupdated_micros\x18\x05 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x16\n" +
+	"\x06within\x18\x02 \x01(\x03R\x06within\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12\x16\n" +
+	"\x06window\x18\x04 \x01(\x03R\x06window\x12\x18\n" +
+	"\aupdated\x18\x05 \x01(\x03R\aupdated\x12\x1d\n" +
 	"\n" +
 	"updated_by\x18\x06 \x01(\tR\tupdatedBy\x12\x1e\n" +
 	"\n" +
@@ -592,17 +592,16 @@ const file_kinesin_v1_objective_service_proto_rawDesc = "" +
 	"\vbudget_left\x18\x05 \x01(\x01R\n" +
 	"budgetLeft\x12&\n" +
 	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\x12\x19\n" +
-	"\awaiting\x18\xae\x03 \x01(\x03R\awaiting\"U\n" +
-	"\x04Burn\x12\x1f\n" +
-	"\vover_micros\x18\x01 \x01(\x03R\n" +
-	"overMicros\x12\x12\n" +
+	"\awaiting\x18\xae\x03 \x01(\x03R\awaiting\"H\n" +
+	"\x04Burn\x12\x12\n" +
+	"\x04over\x18\x01 \x01(\x03R\x04over\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x18\n" +
-	"\astarted\x18\x03 \x01(\x03R\astarted\"\xb5\x01\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\"\x9b\x01\n" +
 	"\x13SetObjectiveRequest\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
-	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
-	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
-	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12\x1e\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x16\n" +
+	"\x06within\x18\x02 \x01(\x03R\x06within\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12\x16\n" +
+	"\x06window\x18\x04 \x01(\x03R\x06window\x12\x1e\n" +
 	"\n" +
 	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\"K\n" +
 	"\x14SetObjectiveResponse\x123\n" +

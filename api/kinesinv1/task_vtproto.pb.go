@@ -48,8 +48,8 @@ func (m *Problem) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.RetryAfterMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RetryAfterMicros))
+	if m.RetryAfter != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RetryAfter))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -220,8 +220,8 @@ func (m *ScheduleItem) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x8a
 	}
-	if m.StartBeforeMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartBeforeMicros))
+	if m.StartBefore != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartBefore))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -260,18 +260,18 @@ func (m *ScheduleItem) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x6a
 	}
-	if m.BackoffMaxMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMaxMicros))
+	if m.BackoffMax != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMax))
 		i--
 		dAtA[i] = 0x60
 	}
-	if m.BackoffMinMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMinMicros))
+	if m.BackoffMin != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMin))
 		i--
 		dAtA[i] = 0x58
 	}
-	if m.TimeoutMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Timeout))
 		i--
 		dAtA[i] = 0x50
 	}
@@ -315,13 +315,13 @@ func (m *ScheduleItem) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x22
 	}
-	if m.DelayMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DelayMicros))
+	if m.Delay != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Delay))
 		i--
 		dAtA[i] = 0x18
 	}
-	if m.DueMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueMicros))
+	if m.Due != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Due))
 		i--
 		dAtA[i] = 0x10
 	}
@@ -434,8 +434,8 @@ func (m *ScheduleRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.ElapsedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ElapsedMicros))
+	if m.Elapsed != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Elapsed))
 		i--
 		dAtA[i] = 0x20
 	}
@@ -521,8 +521,8 @@ func (m *ScheduleResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x2a
 	}
-	if m.DueMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueMicros))
+	if m.Due != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Due))
 		i--
 		dAtA[i] = 0x20
 	}
@@ -654,13 +654,13 @@ func (m *Attempt) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x2a
 	}
-	if m.EndMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndMicros))
+	if m.End != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.End))
 		i--
 		dAtA[i] = 0x20
 	}
-	if m.StartMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartMicros))
+	if m.Start != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Start))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -709,22 +709,22 @@ func (m *Task) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.BackoffMaxMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMaxMicros))
+	if m.BackoffMax != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMax))
 		i--
 		dAtA[i] = 0x1a
 		i--
 		dAtA[i] = 0xb0
 	}
-	if m.BackoffMinMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMinMicros))
+	if m.BackoffMin != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMin))
 		i--
 		dAtA[i] = 0x1a
 		i--
 		dAtA[i] = 0xa8
 	}
-	if m.TimeoutMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Timeout))
 		i--
 		dAtA[i] = 0x1a
 		i--
@@ -827,8 +827,8 @@ func (m *Task) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xda
 	}
-	if m.StartBeforeMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartBeforeMicros))
+	if m.StartBefore != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartBefore))
 		i--
 		dAtA[i] = 0x1
 		i--
@@ -956,33 +956,33 @@ func (m *Task) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x68
 	}
-	if m.NextMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NextMicros))
+	if m.Next != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Next))
 		i--
 		dAtA[i] = 0x60
 	}
-	if m.EndedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EndedMicros))
+	if m.Ended != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ended))
 		i--
 		dAtA[i] = 0x58
 	}
-	if m.StartedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartedMicros))
+	if m.Started != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Started))
 		i--
 		dAtA[i] = 0x50
 	}
-	if m.EnqueuedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EnqueuedMicros))
+	if m.Enqueued != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Enqueued))
 		i--
 		dAtA[i] = 0x48
 	}
-	if m.CreatedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CreatedMicros))
+	if m.Created != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Created))
 		i--
 		dAtA[i] = 0x40
 	}
-	if m.DueMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueMicros))
+	if m.Due != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Due))
 		i--
 		dAtA[i] = 0x38
 	}
@@ -1073,13 +1073,13 @@ func (m *Occurrence) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xe0
 	}
-	if m.SucceededMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SucceededMicros))
+	if m.Succeeded != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Succeeded))
 		i--
 		dAtA[i] = 0x20
 	}
-	if m.NominalMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NominalMicros))
+	if m.Nominal != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Nominal))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -1128,8 +1128,8 @@ func (m *WaitsFor) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.UntilMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UntilMicros))
+	if m.Until != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Until))
 		i--
 		dAtA[i] = 0x20
 	}
@@ -1460,8 +1460,8 @@ func (m *WaitRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0x1a
 		}
 	}
-	if m.WaitMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WaitMicros))
+	if m.Wait != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Wait))
 		i--
 		dAtA[i] = 0x10
 	}
@@ -1507,8 +1507,8 @@ func (m *BufferedTask) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.AcceptedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AcceptedMicros))
+	if m.Accepted != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Accepted))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -1729,8 +1729,8 @@ func (m *Problem) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.RetryAfterMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.RetryAfterMicros))
+	if m.RetryAfter != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.RetryAfter))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1767,11 +1767,11 @@ func (m *ScheduleItem) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.DueMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DueMicros))
+	if m.Due != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Due))
 	}
-	if m.DelayMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DelayMicros))
+	if m.Delay != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Delay))
 	}
 	l = len(m.Priority)
 	if l > 0 {
@@ -1796,14 +1796,14 @@ func (m *ScheduleItem) SizeVT() (n int) {
 	if m.MaxAttempts != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.MaxAttempts))
 	}
-	if m.TimeoutMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Timeout))
 	}
-	if m.BackoffMinMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.BackoffMinMicros))
+	if m.BackoffMin != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.BackoffMin))
 	}
-	if m.BackoffMaxMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.BackoffMaxMicros))
+	if m.BackoffMax != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.BackoffMax))
 	}
 	l = len(m.Traceparent)
 	if l > 0 {
@@ -1821,8 +1821,8 @@ func (m *ScheduleItem) SizeVT() (n int) {
 			n += mapEntrySize + 1 + protohelpers.SizeOfVarint(uint64(mapEntrySize))
 		}
 	}
-	if m.StartBeforeMicros != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.StartBeforeMicros))
+	if m.StartBefore != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.StartBefore))
 	}
 	if m.Blob != nil {
 		l = m.Blob.SizeVT()
@@ -1903,8 +1903,8 @@ func (m *ScheduleRequest) SizeVT() (n int) {
 	if m.First {
 		n += 2
 	}
-	if m.ElapsedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.ElapsedMicros))
+	if m.Elapsed != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Elapsed))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1927,8 +1927,8 @@ func (m *ScheduleResult) SizeVT() (n int) {
 		l = m.Problem.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.DueMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DueMicros))
+	if m.Due != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Due))
 	}
 	l = len(m.State)
 	if l > 0 {
@@ -1970,11 +1970,11 @@ func (m *Attempt) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.StartMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.StartMicros))
+	if m.Start != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Start))
 	}
-	if m.EndMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.EndMicros))
+	if m.End != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.End))
 	}
 	l = len(m.Outcome)
 	if l > 0 {
@@ -2022,23 +2022,23 @@ func (m *Task) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.DueMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DueMicros))
+	if m.Due != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Due))
 	}
-	if m.CreatedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedMicros))
+	if m.Created != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Created))
 	}
-	if m.EnqueuedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.EnqueuedMicros))
+	if m.Enqueued != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Enqueued))
 	}
-	if m.StartedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.StartedMicros))
+	if m.Started != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Started))
 	}
-	if m.EndedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.EndedMicros))
+	if m.Ended != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ended))
 	}
-	if m.NextMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.NextMicros))
+	if m.Next != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Next))
 	}
 	if m.Attempt != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Attempt))
@@ -2090,8 +2090,8 @@ func (m *Task) SizeVT() (n int) {
 			n += mapEntrySize + 2 + protohelpers.SizeOfVarint(uint64(mapEntrySize))
 		}
 	}
-	if m.StartBeforeMicros != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.StartBeforeMicros))
+	if m.StartBefore != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.StartBefore))
 	}
 	l = len(m.Result)
 	if l > 0 {
@@ -2128,14 +2128,14 @@ func (m *Task) SizeVT() (n int) {
 		l = m.Group.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.TimeoutMicros != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Timeout))
 	}
-	if m.BackoffMinMicros != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMinMicros))
+	if m.BackoffMin != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMin))
 	}
-	if m.BackoffMaxMicros != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMaxMicros))
+	if m.BackoffMax != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMax))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2154,11 +2154,11 @@ func (m *Occurrence) SizeVT() (n int) {
 	if m.Revision != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Revision))
 	}
-	if m.NominalMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.NominalMicros))
+	if m.Nominal != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Nominal))
 	}
-	if m.SucceededMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.SucceededMicros))
+	if m.Succeeded != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Succeeded))
 	}
 	if m.Backfill {
 		n += 3
@@ -2185,8 +2185,8 @@ func (m *WaitsFor) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.UntilMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.UntilMicros))
+	if m.Until != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Until))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2301,8 +2301,8 @@ func (m *WaitRequest) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.WaitMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.WaitMicros))
+	if m.Wait != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Wait))
 	}
 	if len(m.Keys) > 0 {
 		for _, e := range m.Keys {
@@ -2328,8 +2328,8 @@ func (m *BufferedTask) SizeVT() (n int) {
 		l = m.Item.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.AcceptedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.AcceptedMicros))
+	if m.Accepted != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Accepted))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2487,9 +2487,9 @@ func (m *Problem) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field RetryAfterMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field RetryAfter", wireType)
 			}
-			m.RetryAfterMicros = 0
+			m.RetryAfter = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2499,7 +2499,7 @@ func (m *Problem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.RetryAfterMicros |= int64(b&0x7F) << shift
+				m.RetryAfter |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -2727,9 +2727,9 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DueMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Due", wireType)
 			}
-			m.DueMicros = 0
+			m.Due = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2739,16 +2739,16 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DueMicros |= int64(b&0x7F) << shift
+				m.Due |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DelayMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Delay", wireType)
 			}
-			m.DelayMicros = 0
+			m.Delay = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2758,7 +2758,7 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DelayMicros |= int64(b&0x7F) << shift
+				m.Delay |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -2948,9 +2948,9 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 			}
 		case 10:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TimeoutMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Timeout", wireType)
 			}
-			m.TimeoutMicros = 0
+			m.Timeout = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2960,16 +2960,16 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.TimeoutMicros |= int64(b&0x7F) << shift
+				m.Timeout |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 11:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMinMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMin", wireType)
 			}
-			m.BackoffMinMicros = 0
+			m.BackoffMin = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2979,16 +2979,16 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.BackoffMinMicros |= int64(b&0x7F) << shift
+				m.BackoffMin |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 12:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMaxMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMax", wireType)
 			}
-			m.BackoffMaxMicros = 0
+			m.BackoffMax = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2998,7 +2998,7 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.BackoffMaxMicros |= int64(b&0x7F) << shift
+				m.BackoffMax |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -3196,9 +3196,9 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 16:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartBeforeMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field StartBefore", wireType)
 			}
-			m.StartBeforeMicros = 0
+			m.StartBefore = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3208,7 +3208,7 @@ func (m *ScheduleItem) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartBeforeMicros |= int64(b&0x7F) << shift
+				m.StartBefore |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -3715,9 +3715,9 @@ func (m *ScheduleRequest) UnmarshalVT(dAtA []byte) error {
 			m.First = bool(v != 0)
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ElapsedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Elapsed", wireType)
 			}
-			m.ElapsedMicros = 0
+			m.Elapsed = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3727,7 +3727,7 @@ func (m *ScheduleRequest) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.ElapsedMicros |= int64(b&0x7F) << shift
+				m.Elapsed |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -3873,9 +3873,9 @@ func (m *ScheduleResult) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DueMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Due", wireType)
 			}
-			m.DueMicros = 0
+			m.Due = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3885,7 +3885,7 @@ func (m *ScheduleResult) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DueMicros |= int64(b&0x7F) << shift
+				m.Due |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4131,9 +4131,9 @@ func (m *Attempt) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Start", wireType)
 			}
-			m.StartMicros = 0
+			m.Start = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4143,16 +4143,16 @@ func (m *Attempt) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartMicros |= int64(b&0x7F) << shift
+				m.Start |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EndMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field End", wireType)
 			}
-			m.EndMicros = 0
+			m.End = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4162,7 +4162,7 @@ func (m *Attempt) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.EndMicros |= int64(b&0x7F) << shift
+				m.End |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4508,9 +4508,9 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 7:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DueMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Due", wireType)
 			}
-			m.DueMicros = 0
+			m.Due = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4520,16 +4520,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DueMicros |= int64(b&0x7F) << shift
+				m.Due |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 8:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field CreatedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Created", wireType)
 			}
-			m.CreatedMicros = 0
+			m.Created = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4539,16 +4539,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.CreatedMicros |= int64(b&0x7F) << shift
+				m.Created |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 9:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EnqueuedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Enqueued", wireType)
 			}
-			m.EnqueuedMicros = 0
+			m.Enqueued = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4558,16 +4558,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.EnqueuedMicros |= int64(b&0x7F) << shift
+				m.Enqueued |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 10:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Started", wireType)
 			}
-			m.StartedMicros = 0
+			m.Started = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4577,16 +4577,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartedMicros |= int64(b&0x7F) << shift
+				m.Started |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 11:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field EndedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
 			}
-			m.EndedMicros = 0
+			m.Ended = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4596,16 +4596,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.EndedMicros |= int64(b&0x7F) << shift
+				m.Ended |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 12:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NextMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Next", wireType)
 			}
-			m.NextMicros = 0
+			m.Next = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4615,7 +4615,7 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.NextMicros |= int64(b&0x7F) << shift
+				m.Next |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5035,9 +5035,9 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 26:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartBeforeMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field StartBefore", wireType)
 			}
-			m.StartBeforeMicros = 0
+			m.StartBefore = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5047,7 +5047,7 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartBeforeMicros |= int64(b&0x7F) << shift
+				m.StartBefore |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5355,9 +5355,9 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 420:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TimeoutMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Timeout", wireType)
 			}
-			m.TimeoutMicros = 0
+			m.Timeout = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5367,16 +5367,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.TimeoutMicros |= int64(b&0x7F) << shift
+				m.Timeout |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 421:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMinMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMin", wireType)
 			}
-			m.BackoffMinMicros = 0
+			m.BackoffMin = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5386,16 +5386,16 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.BackoffMinMicros |= int64(b&0x7F) << shift
+				m.BackoffMin |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 422:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMaxMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMax", wireType)
 			}
-			m.BackoffMaxMicros = 0
+			m.BackoffMax = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5405,7 +5405,7 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.BackoffMaxMicros |= int64(b&0x7F) << shift
+				m.BackoffMax |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5514,9 +5514,9 @@ func (m *Occurrence) UnmarshalVT(dAtA []byte) error {
 			}
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NominalMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Nominal", wireType)
 			}
-			m.NominalMicros = 0
+			m.Nominal = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5526,16 +5526,16 @@ func (m *Occurrence) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.NominalMicros |= int64(b&0x7F) << shift
+				m.Nominal |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field SucceededMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Succeeded", wireType)
 			}
-			m.SucceededMicros = 0
+			m.Succeeded = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5545,7 +5545,7 @@ func (m *Occurrence) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.SucceededMicros |= int64(b&0x7F) << shift
+				m.Succeeded |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5719,9 +5719,9 @@ func (m *WaitsFor) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field UntilMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Until", wireType)
 			}
-			m.UntilMicros = 0
+			m.Until = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5731,7 +5731,7 @@ func (m *WaitsFor) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.UntilMicros |= int64(b&0x7F) << shift
+				m.Until |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -6400,9 +6400,9 @@ func (m *WaitRequest) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field WaitMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Wait", wireType)
 			}
-			m.WaitMicros = 0
+			m.Wait = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -6412,7 +6412,7 @@ func (m *WaitRequest) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.WaitMicros |= int64(b&0x7F) << shift
+				m.Wait |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -6572,9 +6572,9 @@ func (m *BufferedTask) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field AcceptedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Accepted", wireType)
 			}
-			m.AcceptedMicros = 0
+			m.Accepted = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -6584,7 +6584,7 @@ func (m *BufferedTask) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.AcceptedMicros |= int64(b&0x7F) << shift
+				m.Accepted |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -238,8 +238,8 @@ func (x *SlotGroup) GetSlots() uint32 {
 
 type RegisterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                   // for people: host and process
-	LeaseMicros   int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"` // 0: 15 s; 3 s to 1 h
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // for people: host and process
+	Lease         int64                  `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"` // 0: 15 s; 3 s to 1 h
 	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
 	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
 	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, for people; it becomes part of the lease's id
@@ -284,9 +284,9 @@ func (x *RegisterRequest) GetName() string {
 	return ""
 }
 
-func (x *RegisterRequest) GetLeaseMicros() int64 {
+func (x *RegisterRequest) GetLease() int64 {
 	if x != nil {
-		return x.LeaseMicros
+		return x.Lease
 	}
 	return 0
 }
@@ -374,15 +374,15 @@ func (x *PreviousLease) GetResults() []*Result {
 }
 
 type RegisterResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Worker          string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
-	LeaseMicros     int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"`
-	HeartbeatMicros int64                  `protobuf:"varint,3,opt,name=heartbeat_micros,json=heartbeatMicros,proto3" json:"heartbeat_micros,omitempty"` // how often to send one
-	Proof           []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                                             // proves, when the process gives the lease up, that it had it; not for logs
-	Acks            []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                               // of the results of the previous lease
-	Missing         []string               `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`                                       // lambdas that do not exist yet: their tasks are claimed as soon as they do
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
+	Lease         int64                  `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Heartbeat     int64                  `protobuf:"varint,3,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // how often to send one
+	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`          // proves, when the process gives the lease up, that it had it; not for logs
+	Acks          []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`            // of the results of the previous lease
+	Missing       []string               `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`    // lambdas that do not exist yet: their tasks are claimed as soon as they do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterResponse) Reset() {
@@ -422,16 +422,16 @@ func (x *RegisterResponse) GetWorker() string {
 	return ""
 }
 
-func (x *RegisterResponse) GetLeaseMicros() int64 {
+func (x *RegisterResponse) GetLease() int64 {
 	if x != nil {
-		return x.LeaseMicros
+		return x.Lease
 	}
 	return 0
 }
 
-func (x *RegisterResponse) GetHeartbeatMicros() int64 {
+func (x *RegisterResponse) GetHeartbeat() int64 {
 	if x != nil {
-		return x.HeartbeatMicros
+		return x.Heartbeat
 	}
 	return 0
 }
@@ -645,10 +645,10 @@ type Result struct {
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"` // success, retriable_failure, fatal_failure, snoozed, released, cancelled
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	StartedMicros int64                  `protobuf:"varint,5,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
-	DelayMicros   int64                  `protobuf:"varint,6,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`       // of a snooze
-	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                                     // of a success: a value that is kept with the task; at most 32 KiB
-	Add           *Followups             `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`                                          // what else follows the task
+	Started       int64                  `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
+	Delay         int64                  `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
+	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`    // of a success: a value that is kept with the task; at most 32 KiB
+	Add           *Followups             `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`         // what else follows the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,16 +711,16 @@ func (x *Result) GetError() string {
 	return ""
 }
 
-func (x *Result) GetStartedMicros() int64 {
+func (x *Result) GetStarted() int64 {
 	if x != nil {
-		return x.StartedMicros
+		return x.Started
 	}
 	return 0
 }
 
-func (x *Result) GetDelayMicros() int64 {
+func (x *Result) GetDelay() int64 {
 	if x != nil {
-		return x.DelayMicros
+		return x.Delay
 	}
 	return 0
 }
@@ -743,7 +743,7 @@ type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	StartedMicros int64                  `protobuf:"varint,3,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"`
+	Started       int64                  `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -792,9 +792,9 @@ func (x *Started) GetAttempt() uint32 {
 	return 0
 }
 
-func (x *Started) GetStartedMicros() int64 {
+func (x *Started) GetStarted() int64 {
 	if x != nil {
-		return x.StartedMicros
+		return x.Started
 	}
 	return 0
 }
@@ -869,23 +869,23 @@ func (x *WorkRequest) GetDrain() bool {
 
 // Claimed is one claimed task.
 type Claimed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // 16 bytes
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // public id
-	Lambda        string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	Collection    string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Key           string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // fencing number
-	Failures      uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`
-	MaxAttempts   uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerLost    uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`
-	DueMicros     int64                  `protobuf:"varint,11,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
-	CreatedMicros int64                  `protobuf:"varint,12,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	TimeoutMicros int64                  `protobuf:"varint,13,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
-	Payload       []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // 16 bytes
+	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // public id
+	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Collection  string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
+	Key         string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	Attempt     uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // fencing number
+	Failures    uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`
+	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`
+	Due         int64                  `protobuf:"varint,11,opt,name=due,proto3" json:"due,omitempty"`
+	Created     int64                  `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
+	Timeout     int64                  `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Payload     []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
-	HoldMicros  int64             `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
+	Hold        int64             `protobuf:"varint,15,opt,name=hold,proto3" json:"hold,omitempty"`
 	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
@@ -1000,23 +1000,23 @@ func (x *Claimed) GetWorkerLost() uint32 {
 	return 0
 }
 
-func (x *Claimed) GetDueMicros() int64 {
+func (x *Claimed) GetDue() int64 {
 	if x != nil {
-		return x.DueMicros
+		return x.Due
 	}
 	return 0
 }
 
-func (x *Claimed) GetCreatedMicros() int64 {
+func (x *Claimed) GetCreated() int64 {
 	if x != nil {
-		return x.CreatedMicros
+		return x.Created
 	}
 	return 0
 }
 
-func (x *Claimed) GetTimeoutMicros() int64 {
+func (x *Claimed) GetTimeout() int64 {
 	if x != nil {
-		return x.TimeoutMicros
+		return x.Timeout
 	}
 	return 0
 }
@@ -1028,9 +1028,9 @@ func (x *Claimed) GetPayload() []byte {
 	return nil
 }
 
-func (x *Claimed) GetHoldMicros() int64 {
+func (x *Claimed) GetHold() int64 {
 	if x != nil {
-		return x.HoldMicros
+		return x.Hold
 	}
 	return 0
 }
@@ -1159,14 +1159,14 @@ func (x *ResultAck) GetProblem() *Problem {
 }
 
 type WorkResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Tasks     []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Acks      []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
-	Cancels   []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`                       // stop these attempts
-	NowMicros int64                  `protobuf:"varint,4,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"` // the time of the server's clock when it sent this
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Tasks   []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Acks    []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
+	Cancels []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"` // stop these attempts
+	Now     int64                  `protobuf:"varint,4,opt,name=now,proto3" json:"now,omitempty"`        // the time of the server's clock when it sent this
 	// The server sends its next message within this time. A worker that receives nothing for twice as long closes the
 	// stream: later messages were delayed by the network, and others may have their tasks. 0: the server may be silent.
-	NextMicros    int64 `protobuf:"varint,5,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"`
+	Next          int64 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1222,16 +1222,16 @@ func (x *WorkResponse) GetCancels() []*Held {
 	return nil
 }
 
-func (x *WorkResponse) GetNowMicros() int64 {
+func (x *WorkResponse) GetNow() int64 {
 	if x != nil {
-		return x.NowMicros
+		return x.Now
 	}
 	return 0
 }
 
-func (x *WorkResponse) GetNextMicros() int64 {
+func (x *WorkResponse) GetNext() int64 {
 	if x != nil {
-		return x.NextMicros
+		return x.Next
 	}
 	return 0
 }
@@ -1241,7 +1241,7 @@ type ClaimRequest struct {
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	WaitMicros    int64                  `protobuf:"varint,4,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"` // at most 60 s
+	Wait          int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"` // at most 60 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1297,9 +1297,9 @@ func (x *ClaimRequest) GetLimit() uint32 {
 	return 0
 }
 
-func (x *ClaimRequest) GetWaitMicros() int64 {
+func (x *ClaimRequest) GetWait() int64 {
 	if x != nil {
-		return x.WaitMicros
+		return x.Wait
 	}
 	return 0
 }
@@ -1500,7 +1500,7 @@ type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cancels       []*Held                `protobuf:"bytes,1,rep,name=cancels,proto3" json:"cancels,omitempty"` // stop these attempts: cancel was requested
 	Fenced        []*Held                `protobuf:"bytes,2,rep,name=fenced,proto3" json:"fenced,omitempty"`   // stop these attempts: they no longer own their tasks
-	NowMicros     int64                  `protobuf:"varint,3,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"`
+	Now           int64                  `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1549,9 +1549,9 @@ func (x *HeartbeatResponse) GetFenced() []*Held {
 	return nil
 }
 
-func (x *HeartbeatResponse) GetNowMicros() int64 {
+func (x *HeartbeatResponse) GetNow() int64 {
 	if x != nil {
-		return x.NowMicros
+		return x.Now
 	}
 	return 0
 }
@@ -1577,21 +1577,21 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x03key\x18\b \x01(\tR\x03key\";\n" +
 	"\tSlotGroup\x12\x18\n" +
 	"\alambdas\x18\x01 \x03(\tR\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xc9\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xbc\x01\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12-\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\x03R\x05lease\x12-\n" +
 	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x125\n" +
 	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
 	"\aversion\x18\x84\x02 \x01(\tR\aversion\"k\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\fR\x05proof\x12,\n" +
-	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xd4\x01\n" +
+	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xba\x01\n" +
 	"\x10RegisterResponse\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12!\n" +
-	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12)\n" +
-	"\x10heartbeat_micros\x18\x03 \x01(\x03R\x0fheartbeatMicros\x12\x14\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\x03R\x05lease\x12\x1c\n" +
+	"\theartbeat\x18\x03 \x01(\x03R\theartbeat\x12\x14\n" +
 	"\x05proof\x18\x04 \x01(\fR\x05proof\x12)\n" +
 	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12\x19\n" +
 	"\amissing\x18\xc8\x01 \x03(\tR\amissing\"4\n" +
@@ -1606,25 +1606,25 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aProcess\x12\x14\n" +
 	"\x05place\x18\x01 \x01(\fR\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xf1\x01\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xd7\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\x12%\n" +
-	"\x0estarted_micros\x18\x05 \x01(\x03R\rstartedMicros\x12!\n" +
-	"\fdelay_micros\x18\x06 \x01(\x03R\vdelayMicros\x12\x16\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
+	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x14\n" +
+	"\x05delay\x18\x06 \x01(\x03R\x05delay\x12\x16\n" +
 	"\x06result\x18\a \x01(\fR\x06result\x12'\n" +
-	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"^\n" +
+	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"Q\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\x12%\n" +
-	"\x0estarted_micros\x18\x03 \x01(\x03R\rstartedMicros\"\xa9\x01\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\"\xa9\x01\n" +
 	"\vWorkRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xd8\x06\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xa4\x06\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -1639,14 +1639,12 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\fmax_attempts\x18\t \x01(\rR\vmaxAttempts\x12\x1f\n" +
 	"\vworker_lost\x18\n" +
 	" \x01(\rR\n" +
-	"workerLost\x12\x1d\n" +
-	"\n" +
-	"due_micros\x18\v \x01(\x03R\tdueMicros\x12%\n" +
-	"\x0ecreated_micros\x18\f \x01(\x03R\rcreatedMicros\x12%\n" +
-	"\x0etimeout_micros\x18\r \x01(\x03R\rtimeoutMicros\x12\x18\n" +
-	"\apayload\x18\x0e \x01(\fR\apayload\x12\x1f\n" +
-	"\vhold_micros\x18\x0f \x01(\x03R\n" +
-	"holdMicros\x12 \n" +
+	"workerLost\x12\x10\n" +
+	"\x03due\x18\v \x01(\x03R\x03due\x12\x18\n" +
+	"\acreated\x18\f \x01(\x03R\acreated\x12\x18\n" +
+	"\atimeout\x18\r \x01(\x03R\atimeout\x12\x18\n" +
+	"\apayload\x18\x0e \x01(\fR\apayload\x12\x12\n" +
+	"\x04hold\x18\x0f \x01(\x03R\x04hold\x12 \n" +
 	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
 	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
@@ -1664,21 +1662,18 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\tResultAck\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
-	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xd0\x01\n" +
+	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xb6\x01\n" +
 	"\fWorkResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\x12)\n" +
 	"\x04acks\x18\x02 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12*\n" +
-	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x1d\n" +
-	"\n" +
-	"now_micros\x18\x04 \x01(\x03R\tnowMicros\x12\x1f\n" +
-	"\vnext_micros\x18\x05 \x01(\x03R\n" +
-	"nextMicros\"w\n" +
+	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x10\n" +
+	"\x03now\x18\x04 \x01(\x03R\x03now\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\x03R\x04next\"j\n" +
 	"\fClaimRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1f\n" +
-	"\vwait_micros\x18\x04 \x01(\x03R\n" +
-	"waitMicros\":\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x12\n" +
+	"\x04wait\x18\x04 \x01(\x03R\x04wait\":\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"Y\n" +
 	"\x11SetResultsRequest\x12\x16\n" +
@@ -1688,12 +1683,11 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"V\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12*\n" +
-	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\arunning\"\x88\x01\n" +
+	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\arunning\"{\n" +
 	"\x11HeartbeatResponse\x12*\n" +
 	"\acancels\x18\x01 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12(\n" +
-	"\x06fenced\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\x06fenced\x12\x1d\n" +
-	"\n" +
-	"now_micros\x18\x03 \x01(\x03R\tnowMicrosB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06fenced\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\x06fenced\x12\x10\n" +
+	"\x03now\x18\x03 \x01(\x03R\x03nowB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_worker_proto_rawDescOnce sync.Once

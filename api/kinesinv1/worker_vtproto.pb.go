@@ -289,8 +289,8 @@ func (m *RegisterRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0x1a
 		}
 	}
-	if m.LeaseMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LeaseMicros))
+	if m.Lease != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Lease))
 		i--
 		dAtA[i] = 0x10
 	}
@@ -423,13 +423,13 @@ func (m *RegisterResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x22
 	}
-	if m.HeartbeatMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HeartbeatMicros))
+	if m.Heartbeat != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Heartbeat))
 		i--
 		dAtA[i] = 0x18
 	}
-	if m.LeaseMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LeaseMicros))
+	if m.Lease != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Lease))
 		i--
 		dAtA[i] = 0x10
 	}
@@ -661,13 +661,13 @@ func (m *Result) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x3a
 	}
-	if m.DelayMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DelayMicros))
+	if m.Delay != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Delay))
 		i--
 		dAtA[i] = 0x30
 	}
-	if m.StartedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartedMicros))
+	if m.Started != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Started))
 		i--
 		dAtA[i] = 0x28
 	}
@@ -730,8 +730,8 @@ func (m *Started) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.StartedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.StartedMicros))
+	if m.Started != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Started))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -968,8 +968,8 @@ func (m *Claimed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x82
 	}
-	if m.HoldMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.HoldMicros))
+	if m.Hold != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Hold))
 		i--
 		dAtA[i] = 0x78
 	}
@@ -980,18 +980,18 @@ func (m *Claimed) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x72
 	}
-	if m.TimeoutMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Timeout))
 		i--
 		dAtA[i] = 0x68
 	}
-	if m.CreatedMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CreatedMicros))
+	if m.Created != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Created))
 		i--
 		dAtA[i] = 0x60
 	}
-	if m.DueMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DueMicros))
+	if m.Due != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Due))
 		i--
 		dAtA[i] = 0x58
 	}
@@ -1145,13 +1145,13 @@ func (m *WorkResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.NextMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NextMicros))
+	if m.Next != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Next))
 		i--
 		dAtA[i] = 0x28
 	}
-	if m.NowMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NowMicros))
+	if m.Now != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Now))
 		i--
 		dAtA[i] = 0x20
 	}
@@ -1224,8 +1224,8 @@ func (m *ClaimRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.WaitMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WaitMicros))
+	if m.Wait != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Wait))
 		i--
 		dAtA[i] = 0x20
 	}
@@ -1477,8 +1477,8 @@ func (m *HeartbeatResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.NowMicros != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NowMicros))
+	if m.Now != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Now))
 		i--
 		dAtA[i] = 0x18
 	}
@@ -1610,8 +1610,8 @@ func (m *RegisterRequest) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.LeaseMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.LeaseMicros))
+	if m.Lease != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Lease))
 	}
 	if len(m.Groups) > 0 {
 		for _, e := range m.Groups {
@@ -1665,11 +1665,11 @@ func (m *RegisterResponse) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.LeaseMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.LeaseMicros))
+	if m.Lease != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Lease))
 	}
-	if m.HeartbeatMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.HeartbeatMicros))
+	if m.Heartbeat != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Heartbeat))
 	}
 	l = len(m.Proof)
 	if l > 0 {
@@ -1779,11 +1779,11 @@ func (m *Result) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.StartedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.StartedMicros))
+	if m.Started != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Started))
 	}
-	if m.DelayMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DelayMicros))
+	if m.Delay != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Delay))
 	}
 	l = len(m.Result)
 	if l > 0 {
@@ -1810,8 +1810,8 @@ func (m *Started) SizeVT() (n int) {
 	if m.Attempt != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Attempt))
 	}
-	if m.StartedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.StartedMicros))
+	if m.Started != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Started))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1888,21 +1888,21 @@ func (m *Claimed) SizeVT() (n int) {
 	if m.WorkerLost != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.WorkerLost))
 	}
-	if m.DueMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.DueMicros))
+	if m.Due != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Due))
 	}
-	if m.CreatedMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedMicros))
+	if m.Created != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Created))
 	}
-	if m.TimeoutMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.TimeoutMicros))
+	if m.Timeout != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Timeout))
 	}
 	l = len(m.Payload)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.HoldMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.HoldMicros))
+	if m.Hold != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Hold))
 	}
 	l = len(m.Traceparent)
 	if l > 0 {
@@ -1992,11 +1992,11 @@ func (m *WorkResponse) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.NowMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.NowMicros))
+	if m.Now != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Now))
 	}
-	if m.NextMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.NextMicros))
+	if m.Next != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Next))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2021,8 +2021,8 @@ func (m *ClaimRequest) SizeVT() (n int) {
 	if m.Limit != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Limit))
 	}
-	if m.WaitMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.WaitMicros))
+	if m.Wait != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Wait))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2118,8 +2118,8 @@ func (m *HeartbeatResponse) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.NowMicros != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.NowMicros))
+	if m.Now != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Now))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2754,9 +2754,9 @@ func (m *RegisterRequest) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field LeaseMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
 			}
-			m.LeaseMicros = 0
+			m.Lease = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -2766,7 +2766,7 @@ func (m *RegisterRequest) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.LeaseMicros |= int64(b&0x7F) << shift
+				m.Lease |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -3109,9 +3109,9 @@ func (m *RegisterResponse) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field LeaseMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Lease", wireType)
 			}
-			m.LeaseMicros = 0
+			m.Lease = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3121,16 +3121,16 @@ func (m *RegisterResponse) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.LeaseMicros |= int64(b&0x7F) << shift
+				m.Lease |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field HeartbeatMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Heartbeat", wireType)
 			}
-			m.HeartbeatMicros = 0
+			m.Heartbeat = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3140,7 +3140,7 @@ func (m *RegisterResponse) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.HeartbeatMicros |= int64(b&0x7F) << shift
+				m.Heartbeat |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -3829,9 +3829,9 @@ func (m *Result) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Started", wireType)
 			}
-			m.StartedMicros = 0
+			m.Started = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3841,16 +3841,16 @@ func (m *Result) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartedMicros |= int64(b&0x7F) << shift
+				m.Started |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 6:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DelayMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Delay", wireType)
 			}
-			m.DelayMicros = 0
+			m.Delay = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -3860,7 +3860,7 @@ func (m *Result) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DelayMicros |= int64(b&0x7F) << shift
+				m.Delay |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4041,9 +4041,9 @@ func (m *Started) UnmarshalVT(dAtA []byte) error {
 			}
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field StartedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Started", wireType)
 			}
-			m.StartedMicros = 0
+			m.Started = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4053,7 +4053,7 @@ func (m *Started) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.StartedMicros |= int64(b&0x7F) << shift
+				m.Started |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4556,9 +4556,9 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 			}
 		case 11:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field DueMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Due", wireType)
 			}
-			m.DueMicros = 0
+			m.Due = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4568,16 +4568,16 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.DueMicros |= int64(b&0x7F) << shift
+				m.Due |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 12:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field CreatedMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Created", wireType)
 			}
-			m.CreatedMicros = 0
+			m.Created = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4587,16 +4587,16 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.CreatedMicros |= int64(b&0x7F) << shift
+				m.Created |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 13:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TimeoutMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Timeout", wireType)
 			}
-			m.TimeoutMicros = 0
+			m.Timeout = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4606,7 +4606,7 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.TimeoutMicros |= int64(b&0x7F) << shift
+				m.Timeout |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4647,9 +4647,9 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 15:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field HoldMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Hold", wireType)
 			}
-			m.HoldMicros = 0
+			m.Hold = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4659,7 +4659,7 @@ func (m *Claimed) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.HoldMicros |= int64(b&0x7F) << shift
+				m.Hold |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5350,9 +5350,9 @@ func (m *WorkResponse) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NowMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Now", wireType)
 			}
-			m.NowMicros = 0
+			m.Now = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5362,16 +5362,16 @@ func (m *WorkResponse) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.NowMicros |= int64(b&0x7F) << shift
+				m.Now |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NextMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Next", wireType)
 			}
-			m.NextMicros = 0
+			m.Next = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5381,7 +5381,7 @@ func (m *WorkResponse) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.NextMicros |= int64(b&0x7F) << shift
+				m.Next |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -5522,9 +5522,9 @@ func (m *ClaimRequest) UnmarshalVT(dAtA []byte) error {
 			}
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field WaitMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Wait", wireType)
 			}
-			m.WaitMicros = 0
+			m.Wait = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -5534,7 +5534,7 @@ func (m *ClaimRequest) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.WaitMicros |= int64(b&0x7F) << shift
+				m.Wait |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -6064,9 +6064,9 @@ func (m *HeartbeatResponse) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NowMicros", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Now", wireType)
 			}
-			m.NowMicros = 0
+			m.Now = 0
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -6076,7 +6076,7 @@ func (m *HeartbeatResponse) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.NowMicros |= int64(b&0x7F) << shift
+				m.Now |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

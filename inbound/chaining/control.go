@@ -26,7 +26,7 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 	if act == nil {
 		return nil, refusal.Invalid("action %q: want cancel, pause, resume, redrive or extend", r.GetAction())
 	}
-	if extends := r.GetAction() == "extend"; extends != (r.GetStartBeforeMicros() != 0) {
+	if extends := r.GetAction() == "extend"; extends != (r.GetStartBefore() != 0) {
 		return nil, refusal.Invalid("start before goes with action extend, and with no other")
 	}
 	response := &kinesinv1.ControlChainResponse{}
@@ -173,7 +173,7 @@ func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, 
 		if n.row.State.IsEnd() {
 			continue
 		}
-		changed, err := s.Tasks.ExtendInChain(ctx, s.Sealer.SealTask(&n.row), task.Instant(r.GetStartBeforeMicros()))
+		changed, err := s.Tasks.ExtendInChain(ctx, s.Sealer.SealTask(&n.row), task.Instant(r.GetStartBefore()))
 		if err != nil {
 			return false, err
 		}

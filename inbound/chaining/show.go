@@ -136,7 +136,7 @@ func (s *showing) planned(item *kinesinv1.ScheduleItem, at chains.Place, state s
 	s.left--
 	v := &kinesinv1.ChainTask{
 		Lambda: item.GetLambda(), Collection: item.GetCollection(), State: state, Edge: at.Edge.String(),
-		DelayMicros: item.GetDelayMicros(), DueMicros: item.GetDueMicros(),
+		Delay: item.GetDelay(), Due: item.GetDue(),
 	}
 	for place, next := range chains.All(chains.Of(item)) {
 		if s.left <= 0 {
@@ -151,8 +151,8 @@ func (s *showing) planned(item *kinesinv1.ScheduleItem, at chains.Place, state s
 func (s *showing) view(t *task.Task) *kinesinv1.ChainTask {
 	w := s.Tasks.View(&inbound.Row{Task: *t})
 	v := &kinesinv1.ChainTask{
-		Id: w.GetId(), Lambda: w.GetLambda(), Collection: w.GetCollection(), State: w.GetState(), DueMicros: w.GetDueMicros(),
-		StartedMicros: w.GetStartedMicros(), EndedMicros: w.GetEndedMicros(), Attempt: w.GetAttempt(), WaitsFor: w.GetWaitsFor().GetText(),
+		Id: w.GetId(), Lambda: w.GetLambda(), Collection: w.GetCollection(), State: w.GetState(), Due: w.GetDue(),
+		Started: w.GetStarted(), Ended: w.GetEnded(), Attempt: w.GetAttempt(), WaitsFor: w.GetWaitsFor().GetText(),
 	}
 	if c := t.Chain; c != nil && c.Paused && !t.State.IsEnd() {
 		v.Paused, v.WaitsFor = true, "the chain is paused"

@@ -85,10 +85,10 @@ func (s *Service) ListDeadLetters(ctx context.Context, r *kinesinv1.ListDeadLett
 // view believes the id of a message only if it was issued here for a task of this lambda.
 func (s *Service) view(ctx context.Context, r *kinesinv1.ListDeadLettersRequest, priority string, l *queue.DeadLetter) *kinesinv1.DeadLetter {
 	v := &kinesinv1.DeadLetter{
-		Id: l.MessageID, MessageId: l.MessageID, Priority: priority, SentMicros: int64(l.Sent), Receives: uint32(l.Receives), PayloadBytes: uint32(l.PayloadBytes), Payload: l.Payload,
+		Id: l.MessageID, MessageId: l.MessageID, Priority: priority, Sent: int64(l.Sent), Receives: uint32(l.Receives), PayloadBytes: uint32(l.PayloadBytes), Payload: l.Payload,
 	}
 	if lambda, err := s.LambdaOf(ctx, l.TaskID); l.TaskID != "" && err == nil && lambda == r.Lambda {
-		v.Id, v.DueMicros = l.TaskID, int64(l.Due)
+		v.Id, v.Due = l.TaskID, int64(l.Due)
 	}
 	return v
 }
@@ -116,7 +116,7 @@ func (s *Service) CountDeadLetters(ctx context.Context, r *kinesinv1.CountDeadLe
 func viewOf(q *queue.DeadLetterQueue, m *queue.Move) *kinesinv1.DeadLetterQueue {
 	v := &kinesinv1.DeadLetterQueue{Priority: q.Priority, Source: q.Source, Name: q.Name, ReceivesMax: uint32(q.ReceivesMax)}
 	if m != nil {
-		v.Move = &kinesinv1.DeadLetterMove{State: m.State, Moved: m.Moved, Total: m.Total, StartedMicros: int64(m.Started), Problem: m.Problem}
+		v.Move = &kinesinv1.DeadLetterMove{State: m.State, Moved: m.Moved, Total: m.Total, Started: int64(m.Started), Problem: m.Problem}
 	}
 	return v
 }
@@ -130,9 +130,9 @@ func (s *Service) ChangeDeadLetters(ctx context.Context, r *kinesinv1.ChangeDead
 	if err != nil {
 		return nil, err
 	}
-	c := &change{DeadLetters: d, Service: s, request: r, response: &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{}, BeganMicros: r.BeganMicros}}
-	if r.BeganMicros == 0 {
-		c.response.BeganMicros = int64(s.Clock.Now())
+	c := &change{DeadLetters: d, Service: s, request: r, response: &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{}, Began: r.Began}}
+	if r.Began == 0 {
+		c.response.Began = int64(s.Clock.Now())
 	}
 	c.until = clock.Mono(s.Clock) + stepFor
 	for i := range queues {
@@ -156,8 +156,8 @@ func (s *Service) check(r *kinesinv1.ChangeDeadLettersRequest) error {
 		return refusal.Invalid("purge is for the action %s", ActionDelete)
 	case r.Purge && r.Pace > 0:
 		return refusal.Invalid("a purge has no pace: SQS does it at once")
-	case r.BeganMicros < 0 || r.BeganMicros > int64(now):
-		return refusal.Invalid("began %d: want that of the answer before, in Unix microseconds, or 0", r.BeganMicros)
+	case r.Began < 0 || r.Began > int64(now):
+		return refusal.Invalid("began %d: want that of the answer before, in Unix microseconds, or 0", r.Began)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (c *change) one(ctx context.Context, q *queue.DeadLetterQueue) error {
 		return c.purge(ctx, q)
 	case c.request.Action == ActionDelete:
 		return c.step(ctx, q, outcomeDeleted)
-	case c.request.BeganMicros > 0: // the service has no moves, or the call before would not have said more
+	case c.request.Began > 0: // the service has no moves, or the call before would not have said more
 		return c.step(ctx, q, outcomeRedriven)
 	}
 	m, err := c.MoveDeadLetters(ctx, q, int(c.request.Pace))
@@ -209,7 +209,7 @@ func (c *change) step(ctx context.Context, q *queue.DeadLetterQueue, outcome str
 		return nil
 	}
 	n, more, err := c.DeadLetters.ChangeDeadLetters(ctx, q, queue.DeadLetterStep{
-		Redrive: outcome == outcomeRedriven, Before: task.Instant(c.response.BeganMicros), Pace: int(c.request.Pace), For: left,
+		Redrive: outcome == outcomeRedriven, Before: task.Instant(c.response.Began), Pace: int(c.request.Pace), For: left,
 	})
 	if n > 0 {
 		c.response.Outcomes[outcome] += int64(n)

@@ -106,7 +106,7 @@ func TestOnlyIDsOfTheLambdaAreBelieved(t *testing.T) {
 	}
 	var got []string
 	for _, m := range r.Messages {
-		got = append(got, fmt.Sprint(m.Priority, " ", m.Id, " ", m.DueMicros))
+		got = append(got, fmt.Sprint(m.Priority, " ", m.Id, " ", m.Due))
 	}
 	if want := "high id-of-out 7,high m1 0,low m0 0,low m1 0"; strings.Join(got, ",") != want || r.More {
 		t.Errorf("got %v, more %v; want %s", got, r.More, want)
@@ -127,7 +127,7 @@ func TestStepsGoOnWhereTheyWere(t *testing.T) {
 			if calls == 1 {
 				d.err = errors.New("SQS is down for a moment") // after the call before it had changed some
 			}
-			next, err := s.ChangeDeadLetters(t.Context(), &kinesinv1.ChangeDeadLettersRequest{Action: action, Lambda: "out", Pace: 9, BeganMicros: r.BeganMicros})
+			next, err := s.ChangeDeadLetters(t.Context(), &kinesinv1.ChangeDeadLettersRequest{Action: action, Lambda: "out", Pace: 9, Began: r.Began})
 			if calls == 1 {
 				if err == nil {
 					t.Errorf("%s: no error", action)
@@ -137,14 +137,14 @@ func TestStepsGoOnWhereTheyWere(t *testing.T) {
 			if err != nil || calls > 5 {
 				t.Fatalf("%s, call %d: %v", action, calls, err)
 			}
-			if r.BeganMicros != 0 && next.BeganMicros != r.BeganMicros {
-				t.Errorf("%s began at %d, and later at %d", action, r.BeganMicros, next.BeganMicros)
+			if r.Began != 0 && next.Began != r.Began {
+				t.Errorf("%s began at %d, and later at %d", action, r.Began, next.Began)
 			}
 			r = next
 			total += r.Outcomes["redriven"] + r.Outcomes["deleted"]
 		}
 		for _, step := range d.steps {
-			if int64(step.Before) != r.BeganMicros || step.Pace != 9 || step.Redrive != (action == deadletters.ActionRedrive) || step.For <= 0 || step.For > time.Minute {
+			if int64(step.Before) != r.Began || step.Pace != 9 || step.Redrive != (action == deadletters.ActionRedrive) || step.For <= 0 || step.For > time.Minute {
 				t.Errorf("%s: step %+v", action, step)
 			}
 		}
@@ -199,7 +199,7 @@ func TestDeadLetterRefusals(t *testing.T) {
 		{change(s, &kinesinv1.ChangeDeadLettersRequest{Action: "redrive", Lambda: "out", Purge: true}), invalid, "for the action delete"},
 		{change(s, &kinesinv1.ChangeDeadLettersRequest{Action: "delete", Lambda: "out", Purge: true, Pace: 1}), invalid, "no pace"},
 		{change(s, &kinesinv1.ChangeDeadLettersRequest{Action: "delete", Lambda: "out", Pace: 501}), invalid, "0 (as fast as SQS) to 500"},
-		{change(s, &kinesinv1.ChangeDeadLettersRequest{Action: "delete", Lambda: "out", BeganMicros: 1 << 62}), invalid, "began"},
+		{change(s, &kinesinv1.ChangeDeadLettersRequest{Action: "delete", Lambda: "out", Began: 1 << 62}), invalid, "began"},
 		{change(denied, &kinesinv1.ChangeDeadLettersRequest{Action: "delete", Lambda: "out", Priority: "high"}), unsupported, "sqs:ReceiveMessage"},
 	} {
 		p := api.ProblemOf(c.err)

@@ -114,7 +114,7 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 	}
 	g := &gates.Gate{
 		Action: gates.Action(asked.Action), Lambda: asked.Lambda, Priority: asked.Priority, Collection: asked.Collection,
-		Reason: strings.TrimSpace(asked.Reason), Owner: c.Name, Created: s.Clock.Now(), Until: task.Instant(asked.UntilMicros),
+		Reason: strings.TrimSpace(asked.Reason), Owner: c.Name, Created: s.Clock.Now(), Until: task.Instant(asked.Until),
 	}
 	if asked.Tag != "" {
 		name, value, isTag := strings.Cut(asked.Tag, "=")

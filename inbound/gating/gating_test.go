@@ -86,7 +86,7 @@ func (f *fixture) sleep(d time.Duration) {
 // schedule schedules a task that is due so long from now, and returns its id.
 func (f *fixture) schedule(item *kinesinv1.ScheduleItem, in time.Duration) string {
 	f.T.Helper()
-	item.DelayMicros = in.Microseconds()
+	item.Delay = in.Microseconds()
 	r, err := f.in.Schedule(f.Ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
 	if err != nil || r.Results[0].Problem != nil {
 		f.T.Fatal(r, err)
@@ -179,7 +179,7 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.tidying()
 		g := f.set(pause())
-		if g.Id != "1" || g.State != "active" || g.Owner != "ops" || g.CreatedMicros != int64(inboundtest.Start) || g.Note != "" {
+		if g.Id != "1" || g.State != "active" || g.Owner != "ops" || g.Created != int64(inboundtest.Start) || g.Note != "" {
 			t.Errorf("set: %v", g)
 		}
 		entry, err := f.Catalog.Lambda("mail")
@@ -209,13 +209,13 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 			t.Errorf("another pace holds what came due since: %v %v", stored, err)
 		}
 		f.As("bob", "*:*")
-		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.EndedMicros != int64(inboundtest.Start.Add(2*time.Second)) {
+		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.Ended != int64(inboundtest.Start.Add(2*time.Second)) {
 			t.Errorf("at once: %v", g)
 		}
 		if f.book.Has(entry.Ref) || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
 			t.Errorf("after the end: active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
 		}
-		if g = f.resume("1", 0); g.State != "ended" || g.EndedMicros != int64(inboundtest.Start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
+		if g = f.resume("1", 0); g.State != "ended" || g.Ended != int64(inboundtest.Start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
 			t.Errorf("again: %v", g)
 		}
 		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
@@ -241,7 +241,7 @@ func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 			"action":          {func(g *kinesinv1.Gate) { g.Action = "stop" }, []string{`"stop"`, "pause or drop"}},
 			"no reason":       {func(g *kinesinv1.Gate) { g.Reason = " " }, []string{"reason", "empty"}},
 			"long reason":     {func(g *kinesinv1.Gate) { g.Reason = tooLong }, []string{"reason", "at most 512"}},
-			"past":            {func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start) }, []string{"expiry", "has passed"}},
+			"past":            {func(g *kinesinv1.Gate) { g.Until = int64(inboundtest.Start) }, []string{"expiry", "has passed"}},
 			"other priority":  {func(g *kinesinv1.Gate) { g.Lambda, g.Priority = "urgent", "high" }, []string{`"high"`, "now, soon"}},
 			"two ways":        {func(g *kinesinv1.Gate) { g.Priority, g.Collection = "high", "c" }, []string{"at most one of priority, collection and tag"}},
 			"tag":             {func(g *kinesinv1.Gate) { g.Tag = "tenant" }, []string{"NAME=VALUE"}},
@@ -307,7 +307,7 @@ func TestADryRunCountsAndSetsNothing(t *testing.T) {
 			"collection": {func(g *kinesinv1.Gate) { g.Collection = "c 'quoted\"" }, 4, 2},
 			"tag":        {func(g *kinesinv1.Gate) { g.Tag = "(odd=a=b" }, 2, 2},
 			"drop":       {func(g *kinesinv1.Gate) { g.Action = "drop" }, 10, 6},
-			"ends":       {func(g *kinesinv1.Gate) { g.UntilMicros = int64(f.Clock.Now().Add(20 * time.Minute)) }, 10, 2},
+			"ends":       {func(g *kinesinv1.Gate) { g.Until = int64(f.Clock.Now().Add(20 * time.Minute)) }, 10, 2},
 			"other":      {func(g *kinesinv1.Gate) { g.Lambda = "pay" }, 1, 0},
 			"unused":     {func(g *kinesinv1.Gate) { g.Collection = "nobody's" }, 0, 0},
 		} {
@@ -502,9 +502,9 @@ func TestAPaceOutlastsTheExpiry(t *testing.T) {
 		f.tidying()
 		f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail"}, 0)
 		call := &kinesinv1.SetGateRequest{
-			Gate: pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }), RequestId: make([]byte, len(task.ID{})),
+			Gate: pause(func(g *kinesinv1.Gate) { g.Until = int64(inboundtest.Start.Add(time.Hour)) }), RequestId: make([]byte, len(task.ID{})),
 		}
-		if r, err := f.serving(f.Store).SetGate(f.Ctx, call); err != nil || r.Gate.UntilMicros != call.Gate.UntilMicros {
+		if r, err := f.serving(f.Store).SetGate(f.Ctx, call); err != nil || r.Gate.Until != call.Gate.Until {
 			t.Fatalf("%v %v", r, err)
 		}
 		f.resume("1", 7)
@@ -512,7 +512,7 @@ func TestAPaceOutlastsTheExpiry(t *testing.T) {
 			t.Errorf("set again by the same call: %v %v", r, err)
 		}
 		f.sleep(2 * time.Hour)
-		if g := f.gate("1"); g.State != "resuming" || g.UntilMicros != 0 {
+		if g := f.gate("1"); g.State != "resuming" || g.Until != 0 {
 			t.Errorf("after the expiry: %v", g)
 		}
 	})
@@ -520,11 +520,11 @@ func TestAPaceOutlastsTheExpiry(t *testing.T) {
 
 func TestAGateExpires(t *testing.T) {
 	run(t, func(f *fixture) {
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }))
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(2 * time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.Until = int64(inboundtest.Start.Add(time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.Until = int64(inboundtest.Start.Add(2 * time.Hour)) }))
 		f.sleep(time.Hour)
 		g := f.gate("1") // nobody has tidied up yet
-		if g.State != "ended" || g.EndedMicros != int64(inboundtest.Start.Add(time.Hour)) || g.EndedBy != "" || g.Counts != nil {
+		if g.State != "ended" || g.Ended != int64(inboundtest.Start.Add(time.Hour)) || g.EndedBy != "" || g.Counts != nil {
 			t.Errorf("%v", g)
 		}
 		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
@@ -535,7 +535,7 @@ func TestAGateExpires(t *testing.T) {
 		if f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
 			t.Errorf("active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
 		}
-		if moved := f.gate("1"); moved.EndedMicros != g.EndedMicros || moved.EndedBy != "" {
+		if moved := f.gate("1"); moved.Ended != g.Ended || moved.EndedBy != "" {
 			t.Errorf("moved: %v", moved)
 		}
 	})
@@ -554,7 +554,7 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 			t.Error(got)
 		}
 		f.sleep(2 * time.Minute)
-		if g := f.gate("1"); f.rows(gates.KindEnded) != "1" || g.EndedMicros == 0 || g.EndedBy != access.ServerName {
+		if g := f.gate("1"); f.rows(gates.KindEnded) != "1" || g.Ended == 0 || g.EndedBy != access.ServerName {
 			t.Errorf("%v, ended %s", g, f.rows(gates.KindEnded))
 		}
 		f.Create(task.Lambda{Name: "gone"})
@@ -672,9 +672,9 @@ func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
 		if w := f.task(due).WaitsFor; w != nil {
 			t.Errorf("without a gate: %v", w)
 		}
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.Until = int64(inboundtest.Start.Add(time.Hour)) }))
 		w := f.task(due).WaitsFor
-		if w.GetReason() != "gate" || w.GetGate() != "1" || w.GetUntilMicros() != int64(inboundtest.Start.Add(time.Hour)) ||
+		if w.GetReason() != "gate" || w.GetGate() != "1" || w.GetUntil() != int64(inboundtest.Start.Add(time.Hour)) ||
 			w.GetText() != `gate 1 "db maintenance" until 2023-11-14T23:13:20Z` {
 			t.Errorf("%v", w)
 		}
@@ -729,13 +729,13 @@ func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
 			t.Errorf("%v, active %q", got, f.rows(gates.Kind))
 		}
 		f.sleep(time.Second)
-		if got := f.resume("1", 0); got.State != "ended" || got.EndedMicros != int64(inboundtest.Start.Add(time.Second)) {
+		if got := f.resume("1", 0); got.State != "ended" || got.Ended != int64(inboundtest.Start.Add(time.Second)) {
 			t.Errorf("again: %v", got)
 		}
 		rows.broken = false
 		f.tidying()
 		f.sleep(2 * time.Minute)
-		if f.rows(gates.Kind) != "" || f.gate("1").EndedMicros != int64(inboundtest.Start.Add(time.Second)) {
+		if f.rows(gates.Kind) != "" || f.gate("1").Ended != int64(inboundtest.Start.Add(time.Second)) {
 			t.Errorf("active %q, %v", f.rows(gates.Kind), f.gate("1"))
 		}
 	})

@@ -95,14 +95,14 @@ func (s *Service) isKept(g *gates.Gate) bool {
 func (s *Service) view(g *gates.Gate, l *catalog.Entry) *kinesinv1.Gate {
 	v := &kinesinv1.Gate{
 		Id: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Reason: g.Reason, Owner: g.Owner,
-		CreatedMicros: int64(g.Created), UntilMicros: int64(g.Until), State: g.State(s.Clock.Now()), Pace: g.Pace, EndedMicros: int64(g.Ended), EndedBy: g.EndedBy,
+		Created: int64(g.Created), Until: int64(g.Until), State: g.State(s.Clock.Now()), Pace: g.Pace, Ended: int64(g.Ended), EndedBy: g.EndedBy,
 	}
 	if g.TagName != "" {
 		v.Tag = g.TagName + "=" + g.TagValue
 	}
 	switch {
 	case v.State == stateEnded && g.Ended.IsZero():
-		v.EndedMicros = v.UntilMicros
+		v.Ended = v.Until
 	case l == nil:
 		v.State = stateEnded
 	}

@@ -63,12 +63,12 @@ func (s *Service) sameGroup(ctx context.Context, want *groups.Group) (*groups.Gr
 // newGroup returns the group that a request asks for, and what follows after it.
 func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*groups.Group, []byte, error) {
 	now := s.Clock.Now()
-	expires := task.Instant(r.ExpiresMicros)
-	if r.ExpiresMicros == 0 {
+	expires := task.Instant(r.Expires)
+	if r.Expires == 0 {
 		expires = now.Add(groups.ExpiryDefault)
 	}
 	if expires <= now || expires > now.Add(groups.ExpiryMax) {
-		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.ExpiresMicros).UTC().Format(time.RFC3339), groups.ExpiryMax/(24*time.Hour))
+		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.Expires).UTC().Format(time.RFC3339), groups.ExpiryMax/(24*time.Hour))
 	}
 	id, err := s.idFor(ctx, r.RequestId, now)
 	if err != nil {

@@ -147,10 +147,10 @@ func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection s
 // view returns a group as users see it.
 func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, error) {
 	v := &kinesinv1.Group{
-		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, CreatedMicros: int64(g.Created), CreatedBy: g.CreatedBy,
-		ExpiresMicros: int64(g.Expires), CompletedMicros: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
+		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, Created: int64(g.Created), CreatedBy: g.CreatedBy,
+		Expires: int64(g.Expires), Completed: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
 	}
-	v.CancelledMicros, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g, access.From(ctx).Grants)
+	v.Cancelled, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g, access.From(ctx).Grants)
 	if !g.Completed.IsZero() {
 		return v, nil
 	}

@@ -48,7 +48,7 @@ func (in *Ingest) ListRejected(ctx context.Context, request *kinesinv1.ListRejec
 
 func (r *rejectedRow) view() *kinesinv1.Rejected {
 	return &kinesinv1.Rejected{
-		Name: r.name, Reason: r.Reason, Text: r.Text, RejectedMicros: int64(r.At), AcceptedMicros: int64(r.Accepted),
+		Name: r.name, Reason: r.Reason, Text: r.Text, Rejected: int64(r.At), Accepted: int64(r.Accepted),
 		Id: r.ID, Lambda: r.Lambda, Bytes: int64(r.Bytes), Retries: r.Retries,
 	}
 }

@@ -61,7 +61,7 @@ func (in *Ingest) admit(ctx context.Context, b *intake.Batch, c *intake.Incoming
 	if err := checkStale(b.Now, token, l, a); err != nil {
 		return err
 	}
-	t.Created = min(max(task.Instant(a.AcceptedMicros), b.Now.Add(-intake.BufferLifeMax)), b.Now)
+	t.Created = min(max(task.Instant(a.Accepted), b.Now.Add(-intake.BufferLifeMax)), b.Now)
 	if a.manual { // the wake-up row of the rejected task may be about to be deleted: this one replaces it
 		t.Created, t.Seq, t.WakeRow.Seq = b.Now, uint64(b.Now), uint64(b.Now)
 	}
@@ -138,7 +138,7 @@ func checkStale(now task.Instant, token task.Token, l *catalog.Entry, a *arrival
 	if a.tries <= 1 || a.manual {
 		return nil
 	}
-	if now < max(token.Due, task.Instant(a.AcceptedMicros)).Add(l.Retention) {
+	if now < max(token.Due, task.Instant(a.Accepted)).Add(l.Retention) {
 		return nil
 	}
 	return &staleError{fmt.Sprintf("it was received again later than %v, the retention of its lambda, after it was due: it may have run already; "+

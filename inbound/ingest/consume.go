@@ -152,7 +152,7 @@ func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
 	now := in.Clock.Now()
 	for i := range arrivals {
 		a := &arrivals[i]
-		if a.due <= now.Add(soonMax) || now.Sub(task.Instant(a.AcceptedMicros)) > freshMax {
+		if a.due <= now.Add(soonMax) || now.Sub(task.Instant(a.Accepted)) > freshMax {
 			return receivePauseSoon
 		}
 	}

@@ -86,7 +86,7 @@ func (in *Ingest) rejectedOf(ctx context.Context, t *kinesinv1.BufferedTask, r r
 // oldest returns when the oldest of arrivals was accepted; 0 when there are none.
 func oldest(arrivals []arrival) (at task.Instant) {
 	for i := range arrivals {
-		if accepted := task.Instant(arrivals[i].AcceptedMicros); at == 0 || accepted < at {
+		if accepted := task.Instant(arrivals[i].Accepted); at == 0 || accepted < at {
 			at = accepted
 		}
 	}

@@ -52,7 +52,7 @@ func brokenMessage(body string, err error) *rejectedRow {
 
 // rejectedTask returns the row of a task of a message.
 func rejectedTask(t *kinesinv1.BufferedTask, r result) *rejectedRow {
-	row := &rejectedRow{Reason: r.reason, Text: plainText(r.err.Error()), Accepted: task.Instant(t.AcceptedMicros)}
+	row := &rejectedRow{Reason: r.reason, Text: plainText(r.err.Error()), Accepted: task.Instant(t.Accepted)}
 	row.ID, row.Lambda = plainText(t.Id), plainText(t.Item.Lambda)
 	row.body, _ = t.MarshalVT() // cannot fail: it was unmarshalled
 	return row

@@ -57,7 +57,7 @@ func (in *Ingest) results(b *intake.Batch, arrivals []arrival) []result {
 		all[i] = resultOf(b.Tasks[i].Err, arrivals[i].manual || arrivals[i].tries >= unknownTriesMax)
 		if all[i].outcome == stored {
 			n++
-			age = max(age, b.Now.Sub(task.Instant(arrivals[i].AcceptedMicros)))
+			age = max(age, b.Now.Sub(task.Instant(arrivals[i].Accepted)))
 			if c := &b.Tasks[i]; in.Hooks.Stored != nil && c.Task != nil && !c.Exists {
 				in.Hooks.Stored(c.Task, c.Lambda)
 			}

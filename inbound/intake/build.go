@@ -90,8 +90,8 @@ func BlobFor(l *catalog.Entry, w *kinesinv1.Blob, payload []byte) (*task.Blob, e
 // lambda. The caller has set the due time, which comes first.
 func (b *Batch) SetExpiry(l *catalog.Entry, t *task.Task, item *kinesinv1.ScheduleItem) error {
 	switch {
-	case item.StartBeforeMicros != 0:
-		t.StartBefore = task.Instant(item.StartBeforeMicros)
+	case item.StartBefore != 0:
+		t.StartBefore = task.Instant(item.StartBefore)
 	case l.StartWithin > 0:
 		t.StartBefore = t.Due.Add(l.StartWithin)
 	}
@@ -106,12 +106,12 @@ func (b *Batch) SetExpiry(l *catalog.Entry, t *task.Task, item *kinesinv1.Schedu
 // taken in again.
 func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
 	return &kinesinv1.BufferedTask{
-		Id: in.Sealer.SealTask(t), AcceptedMicros: int64(t.Created),
+		Id: in.Sealer.SealTask(t), Accepted: int64(t.Created),
 		Item: &kinesinv1.ScheduleItem{
 			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload, LimitKey: t.LimitKey,
-			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
-			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
-			Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
+			MaxAttempts: t.Overrides.MaxAttempts, Timeout: t.Overrides.Timeout.Microseconds(),
+			BackoffMin: t.Overrides.BackoffMin.Microseconds(), BackoffMax: t.Overrides.BackoffMax.Microseconds(),
+			Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBefore: int64(t.StartBefore),
 		},
 	}
 }
@@ -119,9 +119,9 @@ func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *
 func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
 	o := task.Overrides{
 		MaxAttempts: item.MaxAttempts,
-		Timeout:     task.Micros(item.TimeoutMicros),
-		BackoffMin:  task.Micros(item.BackoffMinMicros),
-		BackoffMax:  task.Micros(item.BackoffMaxMicros),
+		Timeout:     task.Micros(item.Timeout),
+		BackoffMin:  task.Micros(item.BackoffMin),
+		BackoffMax:  task.Micros(item.BackoffMax),
 	}
 	if o == (task.Overrides{}) {
 		return o, nil

@@ -28,7 +28,7 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 		return refusal.Invalid(why, l.Name, "max attempts, timeout and backoff do not apply", "them")
 	case item.LimitKey != "":
 		return refusal.Invalid(why, l.Name, "no limit by key applies", "the limit key")
-	case item.StartBeforeMicros != 0:
+	case item.StartBefore != 0:
 		return refusal.Invalid(why, l.Name, "nobody knows when they start, and start before does not apply", "it")
 	}
 	return b.Queue.CheckPayload(item.Payload)

@@ -135,8 +135,8 @@ func (f *FollowCheck) earliest(item *kinesinv1.ScheduleItem) (task.Instant, erro
 	if f.from.IsZero() {
 		return 0, nil
 	}
-	due := max(task.Instant(item.DueMicros), f.from.Add(task.Micros(item.DelayMicros)))
-	before := task.Instant(item.StartBeforeMicros)
+	due := max(task.Instant(item.Due), f.from.Add(task.Micros(item.Delay)))
+	before := task.Instant(item.StartBefore)
 	if before == 0 || before > due {
 		return due, nil
 	}
@@ -155,10 +155,10 @@ func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleIte
 		return nil, refusal.Invalid("on_conflict reject: a follow-up whose key is held is not created, and nobody is there to be told; want keep, or replace, which also takes the key of a task that has ended")
 	case item.Blob != nil && (len(item.Blob.Id) != len(task.Blob{}.ID) || !task.OfFollowUp([16]byte(item.Blob.Id))):
 		return nil, refusal.Invalid("the id of a follow-up's blob does not say that it is one: it would be deleted before the follow-up is there")
-	case item.DueMicros != 0 && item.DelayMicros != 0:
+	case item.Due != 0 && item.Delay != 0:
 		return nil, refusal.Invalid("a task has a due time or a delay, not both")
-	case item.DelayMicros < 0:
-		return nil, refusal.Invalid("delay %v: want 0 or more", task.Micros(item.DelayMicros))
+	case item.Delay < 0:
+		return nil, refusal.Invalid("delay %v: want 0 or more", task.Micros(item.Delay))
 	}
 	l, err := f.FindLambda(ctx, item.Lambda)
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleIte
 	if _, err := f.Build(l, item); err != nil {
 		return nil, err
 	}
-	return l, f.CheckHorizon(max(task.Instant(item.DueMicros), f.Now.Add(task.Micros(item.DelayMicros))))
+	return l, f.CheckHorizon(max(task.Instant(item.Due), f.Now.Add(task.Micros(item.Delay))))
 }
 
 // in says where in a chain a refusal is.

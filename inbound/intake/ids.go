@@ -58,8 +58,8 @@ func (b *Batch) ownRequestID(t *task.Task, item *kinesinv1.ScheduleItem) (task.I
 	}
 	same := Digest(t, item.Payload)
 	content := binary.BigEndian.AppendUint32(same[:], t.Partition.Lambda)
-	content = binary.BigEndian.AppendUint64(content, uint64(item.DueMicros))
-	content = binary.BigEndian.AppendUint64(content, uint64(item.DelayMicros))
+	content = binary.BigEndian.AppendUint64(content, uint64(item.Due))
+	content = binary.BigEndian.AppendUint64(content, uint64(item.Delay))
 	return id.OwnedBy(b.Caller, content...), nil
 }
 

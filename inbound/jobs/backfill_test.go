@@ -81,7 +81,7 @@ func TestABackfillKeepsItsPace(t *testing.T) {
 		f.control(s, j.Id, "resume")
 		f.Time.Advance(20 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[scheduled:100]")
-		if b := f.job(s, j.Id).Backfill; b.GetCron() != "tick" || b.GetFromMicros() != 1_000_000 || b.GetToMicros() != 101_000_000 {
+		if b := f.job(s, j.Id).Backfill; b.GetCron() != "tick" || b.GetFrom() != 1_000_000 || b.GetTo() != 101_000_000 {
 			t.Error(b)
 		}
 		if len(fills.who) != 1 || !fills.who["ops[schedule:mail operate:mail]"] {

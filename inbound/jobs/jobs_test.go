@@ -127,7 +127,7 @@ func (f *fixture) schedule(lambda, collection string, n int) {
 	f.T.Helper()
 	items := make([]*kinesinv1.ScheduleItem, n)
 	for i := range items {
-		items[i] = &kinesinv1.ScheduleItem{Lambda: lambda, Collection: collection, DelayMicros: (time.Hour + time.Duration(i)*time.Second).Microseconds()}
+		items[i] = &kinesinv1.ScheduleItem{Lambda: lambda, Collection: collection, Delay: (time.Hour + time.Duration(i)*time.Second).Microseconds()}
 	}
 	r, err := f.Schedule(f.Ctx, &kinesinv1.ScheduleRequest{Items: items})
 	if err != nil || r.Results[0].Problem != nil {
@@ -427,7 +427,7 @@ func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
 		f.schedule("pay", "", 5)
 		f.As("ops", "read:mail", "schedule:mail:seven")
 		s := f.server()
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", All: true, ByMicros: time.Minute.Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", All: true, By: time.Minute.Microseconds()})
 		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 30 map[permission_denied:20 rescheduled:10]")
 		if got := f.job(s, j.Id); len(f.moved) != 10 || len(got.Refused) != 20 {
@@ -461,7 +461,7 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 		f.schedule("mail", "", 1500)
 		f.gone = 3
 		s := f.server()
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (10 * time.Minute).Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", By: (10 * time.Minute).Microseconds()})
 		f.Time.Advance(5 * time.Minute)
 		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1500]")
 		dues := map[int64]bool{}
@@ -509,7 +509,7 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 				var response *kinesinv1.ChangeResponse
 				var err error
 				if i < 2 {
-					response, err = f.Reschedule(f.Ctx, &kinesinv1.RescheduleRequest{Ids: []string{f.PublicID(&r)}, DueMicros: elsewhere})
+					response, err = f.Reschedule(f.Ctx, &kinesinv1.RescheduleRequest{Ids: []string{f.PublicID(&r)}, Due: elsewhere})
 				} else {
 					response, err = f.Update(f.Ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: f.PublicID(&r), Payload: []byte("other")}}})
 				}
@@ -518,7 +518,7 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 				}
 			}
 		}
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (10 * time.Minute).Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", By: (10 * time.Minute).Microseconds()})
 		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1498 stale_seq:2]")
 		if got := f.job(s, j.Id).Refused; len(got) != 2 || !strings.Contains(got[0].Text, "was moved since the job listed it: it is due at 2023-11-15T18:13:20Z") {
@@ -535,7 +535,7 @@ func TestAShiftGoesOn(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5000)
 		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.Store, saves: 14} })
-		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (3 * time.Hour).Microseconds()})
+		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", By: (3 * time.Hour).Microseconds()})
 		f.Time.Advance(5 * time.Second)
 		if n := len(f.moved); n == 0 || n == 5000 {
 			t.Fatalf("%d tasks were moved before the server died", n)
@@ -556,7 +556,7 @@ func TestATimeInThePastMeansNow(t *testing.T) {
 		f.schedule("mail", "", 100)
 		s := f.server()
 		f.Time.Advance(10 * time.Minute)
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(inboundtest.Start.Add(time.Minute))})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", Due: int64(inboundtest.Start.Add(time.Minute))})
 		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[rescheduled:100]")
 		if n := f.count("due>=2023-11-14T22:23:20Z and due<+1s"); n != 100 {
@@ -570,7 +570,7 @@ func TestAShiftBeyondTheHorizon(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 3602)
 		s := f.server()
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (998 * time.Hour).Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", By: (998 * time.Hour).Microseconds()})
 		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 3602 map[invalid:1 rescheduled:3601]")
 	})
@@ -581,7 +581,7 @@ func TestASpreadIsEven(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 2000)
 		s := f.server()
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", SpreadMicros: (8 * time.Hour).Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", Spread: (8 * time.Hour).Microseconds()})
 		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 2000 map[rescheduled:2000]")
 		if f.batches > 4 {
@@ -631,12 +631,12 @@ func TestJobsThatAreRefused(t *testing.T) {
 			"every task that a delete can change":                                    {Action: "delete", Where: "not (lambda=x and lambda!=x)", DryRun: true},
 			"at character 1: unknown field":                                          {Action: "cancel", Where: "x=1"},
 			"says how in 0 ways: want one of by, spread and due":                     {Action: "reschedule", All: true},
-			"says how in 2 ways":                                                     {Action: "reschedule", All: true, ByMicros: 1, DueMicros: 1},
-			"by, spread and due are of":                                              {Action: "cancel", All: true, ByMicros: 1},
+			"says how in 2 ways":                                                     {Action: "reschedule", All: true, By: 1, Due: 1},
+			"by, spread and due are of":                                              {Action: "cancel", All: true, By: 1},
 			"force is of redrive":                                                    {Action: "cancel", All: true, Force: true},
 			"pace 2000000: want 1 to 1000000":                                        {Action: "cancel", All: true, Pace: 2_000_000},
-			"by: want at most":                                                       {Action: "reschedule", All: true, ByMicros: 1 << 62},
-			"spread: want":                                                           {Action: "reschedule", All: true, SpreadMicros: -1},
+			"by: want at most":                                                       {Action: "reschedule", All: true, By: 1 << 62},
+			"spread: want":                                                           {Action: "reschedule", All: true, Spread: -1},
 			"request_id: 3 bytes":                                                    {Action: "cancel", All: true, RequestId: []byte("abc")},
 		} {
 			_, err := s.CreateJob(f.Ctx, r)

@@ -213,12 +213,12 @@ func (j *job) selection() (*inbound.Selection, error) {
 // wire returns a job as users see it.
 func (j *job) wire() *kinesinv1.Job {
 	w := &kinesinv1.Job{
-		Id: j.ID, Action: j.Action, Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, CreatedMicros: int64(j.Created),
-		EndedMicros: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
-		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, ByMicros: j.By, SpreadMicros: j.Spread, Force: j.Force, DueMicros: int64(j.Due), Group: j.Group,
+		Id: j.ID, Action: j.Action, Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Created: int64(j.Created),
+		Ended: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
+		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, By: j.By, Spread: j.Spread, Force: j.Force, Due: int64(j.Due), Group: j.Group,
 	}
 	if b := j.Backfill; b != nil {
-		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, FromMicros: int64(b.From), ToMicros: int64(b.To)}
+		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, From: int64(b.From), To: int64(b.To)}
 	}
 	return w
 }

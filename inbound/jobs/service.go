@@ -92,7 +92,7 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 	}
 	j := &job{
 		ID: id.String(), Action: r.Action, Where: r.Where, All: r.All, State: stateRunning, Pace: r.Pace, Created: now,
-		Identity: c.Name, Grants: c.Grants.Strings(), By: r.ByMicros, Spread: r.SpreadMicros, Due: task.Instant(r.DueMicros), Force: r.Force,
+		Identity: c.Name, Grants: c.Grants.Strings(), By: r.By, Spread: r.Spread, Due: task.Instant(r.Due), Force: r.Force,
 		Outcomes: map[string]int64{}, may: c.Grants,
 	}
 	if j.By != 0 {
@@ -145,7 +145,7 @@ func check(r *kinesinv1.CreateJobRequest) error {
 		return refusal.Invalid("action %q: want one of %s", r.Action, strings.Join(names, ", "))
 	}
 	ways := 0
-	for _, set := range []bool{r.ByMicros != 0, r.SpreadMicros != 0, r.DueMicros != 0} {
+	for _, set := range []bool{r.By != 0, r.Spread != 0, r.Due != 0} {
 		if set {
 			ways++
 		}
@@ -156,11 +156,11 @@ func check(r *kinesinv1.CreateJobRequest) error {
 		return refusal.Invalid("reschedule says how in %d ways: want one of by, spread and due", ways)
 	case r.Action != actionReschedule && ways > 0:
 		return refusal.Invalid("by, spread and due are of reschedule, and the action is %s", r.Action)
-	case r.ByMicros > most || r.ByMicros < -most:
+	case r.By > most || r.By < -most:
 		return refusal.Invalid("by: want at most %v", shiftMax)
-	case r.SpreadMicros < 0 || r.SpreadMicros > most:
+	case r.Spread < 0 || r.Spread > most:
 		return refusal.Invalid("spread: want more than 0 and at most %v", shiftMax)
-	case r.DueMicros < 0:
+	case r.Due < 0:
 		return refusal.Invalid("due: want a time after 1970")
 	case r.Force && r.Action != actionRedrive:
 		return refusal.Invalid("force is of redrive, and the action is %s", r.Action)
@@ -249,7 +249,7 @@ func (s *Service) ListJobs(ctx context.Context, _ *kinesinv1.ListJobsRequest) (*
 		}
 	}
 	slices.SortFunc(response.Jobs, func(a, b *kinesinv1.Job) int {
-		return cmp.Or(cmp.Compare(b.CreatedMicros, a.CreatedMicros), cmp.Compare(a.Id, b.Id))
+		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(a.Id, b.Id))
 	})
 	return response, nil
 }

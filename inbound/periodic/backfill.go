@@ -41,7 +41,7 @@ const (
 // BackfillCron starts a job that schedules the occurrences of a past range, or counts them.
 func (s *Service) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (_ *kinesinv1.BackfillCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	now, from, to := s.Clock.Now(), task.Instant(r.FromMicros), task.Instant(r.ToMicros)
+	now, from, to := s.Clock.Now(), task.Instant(r.From), task.Instant(r.To)
 	switch {
 	case from <= 0 || to <= 0:
 		return nil, refusal.Invalid("from or to is missing or before 1970: want the range of nominal times, from the first one on and before the other")
@@ -110,8 +110,8 @@ func (s *Service) count(ctx context.Context, c *crons.Cron, b *crons.Backfill) (
 // dryRun says what a backfill would do: with each nominal time if they are few, else how many there are.
 func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, count int64, sample []int64) (*kinesinv1.Job, error) {
 	job := &kinesinv1.Job{
-		Action: "backfill", State: "counted", Matched: count, MatchedExact: true, CreatedMicros: int64(s.Clock.Now()), CreatedBy: access.From(ctx).Name,
-		Backfill: &kinesinv1.Backfill{Cron: c.Name, FromMicros: int64(b.From), ToMicros: int64(b.To), SampleMicros: sample},
+		Action: "backfill", State: "counted", Matched: count, MatchedExact: true, Created: int64(s.Clock.Now()), CreatedBy: access.From(ctx).Name,
+		Backfill: &kinesinv1.Backfill{Cron: c.Name, From: int64(b.From), To: int64(b.To), Sample: sample},
 		Outcomes: map[string]int64{},
 	}
 	if count > backfillLookMax {

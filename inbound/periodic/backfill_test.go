@@ -32,7 +32,7 @@ func (f *fixture) fill(from, to string) map[string]int {
 
 func (f *fixture) backfillFrom(from, to string) {
 	f.T.Helper()
-	_, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(f.T, from)), ToMicros: int64(at(f.T, to))})
+	_, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", From: int64(at(f.T, from)), To: int64(at(f.T, to))})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestABackfillFindsWhatRanUnderForgottenRevisions(t *testing.T) {
 	}
 	f.put(store.PutTask, "15T02:00:00", func(one *task.Task) {
 		ended(task.Success, 1, "")(one)
-		one.ID = task.OccurrenceID(l.Ref, "nightly", task.Instant(made.CreatedMicros), task.Firing{Revision: 1, Nominal: at(t, "15T02:00:00")})
+		one.ID = task.OccurrenceID(l.Ref, "nightly", task.Instant(made.Created), task.Firing{Revision: 1, Nominal: at(t, "15T02:00:00")})
 	})
 	f.Time.Advance(24 * time.Hour)
 	made = f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Tags = made.Version, map[string]string{"a": "b"} }))
@@ -133,11 +133,11 @@ func TestADryRunOfABackfill(t *testing.T) {
 	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutWakeup, "15T09:00:00", nil)
 	f.Time.Advance(at(t, "15T08:30:00").Sub(inboundtest.Start))
-	r, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(t, "14T12:00:00")), ToMicros: int64(at(t, "15T01:00:00")), DryRun: true})
+	r, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", From: int64(at(t, "14T12:00:00")), To: int64(at(t, "15T01:00:00")), DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j := r.Job; j.Matched != 13 || !j.MatchedExact || j.Outcomes["scheduled"] != 12 || j.Outcomes["ran"] != 1 || len(j.Backfill.SampleMicros) != 10 || len(f.filled) > 0 || f.backfill != nil {
+	if j := r.Job; j.Matched != 13 || !j.MatchedExact || j.Outcomes["scheduled"] != 12 || j.Outcomes["ran"] != 1 || len(j.Backfill.Sample) != 10 || len(f.filled) > 0 || f.backfill != nil {
 		t.Errorf("%v, filled %v", j, f.filled)
 	}
 }
@@ -152,18 +152,18 @@ func TestABackfillThatIsRefused(t *testing.T) {
 		reason  kinesinv1.Reason
 		says    string
 	}{
-		"no range":     {&kinesinv1.BackfillCronRequest{FromMicros: 1}, kinesinv1.Reason_REASON_INVALID, "missing"},
-		"to come":      {&kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now + 3600_000_000}, kinesinv1.Reason_REASON_INVALID, "not past"},
-		"turned round": {&kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now - 1}, kinesinv1.Reason_REASON_INVALID, "not before"},
-		"no such cron": {&kinesinv1.BackfillCronRequest{Name: "none", FromMicros: 1, ToMicros: 2}, kinesinv1.Reason_REASON_NOT_FOUND, "none"},
-		"pace":         {&kinesinv1.BackfillCronRequest{FromMicros: 1, ToMicros: 2, Pace: 1_000_001}, kinesinv1.Reason_REASON_INVALID, "pace"},
+		"no range":     {&kinesinv1.BackfillCronRequest{From: 1}, kinesinv1.Reason_REASON_INVALID, "missing"},
+		"to come":      {&kinesinv1.BackfillCronRequest{From: now, To: now + 3600_000_000}, kinesinv1.Reason_REASON_INVALID, "not past"},
+		"turned round": {&kinesinv1.BackfillCronRequest{From: now, To: now - 1}, kinesinv1.Reason_REASON_INVALID, "not before"},
+		"no such cron": {&kinesinv1.BackfillCronRequest{Name: "none", From: 1, To: 2}, kinesinv1.Reason_REASON_NOT_FOUND, "none"},
+		"pace":         {&kinesinv1.BackfillCronRequest{From: 1, To: 2, Pace: 1_000_001}, kinesinv1.Reason_REASON_INVALID, "pace"},
 	} {
 		c.request.Name = max(c.request.Name, "nightly")
 		_, err := f.BackfillCron(f.Ctx, c.request)
 		t.Run(name, func(t *testing.T) { refused(t, err, c.reason, c.says) })
 	}
 	f.set(&kinesinv1.Cron{Name: "often", Lambda: "mail", Schedule: "@every 1s"})
-	many := &kinesinv1.BackfillCronRequest{Name: "often", FromMicros: int64(year), ToMicros: int64(year) + 10_000_000_000_000}
+	many := &kinesinv1.BackfillCronRequest{Name: "often", From: int64(year), To: int64(year) + 10_000_000_000_000}
 	_, err := f.BackfillCron(f.Ctx, many)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "10000000 nominal times", "all")
 	many.DryRun = true
@@ -176,7 +176,7 @@ func TestABackfillThatIsRefused(t *testing.T) {
 	if _, err := f.BackfillCron(f.Ctx, many); err != nil || f.backfill == nil {
 		t.Error(err)
 	}
-	many.ToMicros = int64(year) + 20_000_001_000_000
+	many.To = int64(year) + 20_000_001_000_000
 	_, err = f.BackfillCron(f.Ctx, many)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "20000000")
 }

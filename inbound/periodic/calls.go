@@ -33,9 +33,9 @@ func (s *Service) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) 
 	if err := crons.CheckReason(reason); err != nil {
 		return nil, err
 	}
-	now, until := s.Clock.Now(), task.Instant(r.UntilMicros)
-	if r.UntilMicros != 0 && (until <= now || until > now.Add(pauseMax)) {
-		return nil, refusal.Invalid("until %s: want a time to come, within ten years, or none for a pause that lasts", time.UnixMicro(r.UntilMicros).UTC().Format(time.RFC3339))
+	now, until := s.Clock.Now(), task.Instant(r.Until)
+	if r.Until != 0 && (until <= now || until > now.Add(pauseMax)) {
+		return nil, refusal.Invalid("until %s: want a time to come, within ten years, or none for a pause that lasts", time.UnixMicro(r.Until).UTC().Format(time.RFC3339))
 	}
 	c, err := s.changeNamed(ctx, r.Name, func(c *crons.Cron, now task.Instant) (bool, error) {
 		by := access.From(ctx).Name

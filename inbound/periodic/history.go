@@ -22,7 +22,7 @@ const (
 func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryRequest) (_ *kinesinv1.CronHistoryResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	now := s.Clock.Now()
-	from, to, limit := task.Instant(r.FromMicros), task.Instant(r.ToMicros), int(r.Limit)
+	from, to, limit := task.Instant(r.From), task.Instant(r.To), int(r.Limit)
 	if limit == 0 {
 		limit = historyDefault
 	}
@@ -32,9 +32,9 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 	switch {
 	case limit > historyMax:
 		return nil, refusal.Invalid("limit %d: want 1 to %d, or 0 for %d", limit, historyMax, historyDefault)
-	case r.FromMicros < 0 || r.ToMicros < 0:
+	case r.From < 0 || r.To < 0:
 		return nil, refusal.Invalid("from or to is before 1970: want microseconds since then, or 0")
-	case r.ToMicros != 0 && r.FromMicros > r.ToMicros:
+	case r.To != 0 && r.From > r.To:
 		return nil, refusal.Invalid("from is after to: want an earlier one")
 	}
 	c, err := s.find(ctx, r.Name)
@@ -52,7 +52,7 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 	response := &kinesinv1.CronHistoryResponse{}
 	if l == nil { // it was deleted, and its tasks with it
 		for _, n := range nominals {
-			response.Occurrences = append(response.Occurrences, &kinesinv1.CronOccurrence{NominalMicros: int64(n.at), Revision: n.revision.Number, Outcome: forgotten})
+			response.Occurrences = append(response.Occurrences, &kinesinv1.CronOccurrence{Nominal: int64(n.at), Revision: n.revision.Number, Outcome: forgotten})
 		}
 		return response, nil // nor are there those of manual runs
 	}
@@ -83,7 +83,7 @@ func notePause(c *crons.Cron, history []*kinesinv1.CronOccurrence) {
 		return
 	}
 	for _, o := range history {
-		if o.Id == "" && o.Outcome != forgotten && o.NominalMicros > int64(p.At) {
+		if o.Id == "" && o.Outcome != forgotten && o.Nominal > int64(p.At) {
 			o.Outcome, o.Reason = skipped, "the cron is paused: "+p.Reason
 		}
 	}
@@ -95,7 +95,7 @@ func (s *Service) withBackfills(ctx context.Context, c *crons.Cron, history []*k
 	var nominals []task.Instant
 	for i, o := range history {
 		if o.Outcome == skipped || o.Outcome == missed || o.Outcome == forgotten {
-			at, nominals = append(at, i), append(nominals, task.Instant(o.NominalMicros))
+			at, nominals = append(at, i), append(nominals, task.Instant(o.Nominal))
 		}
 	}
 	rows, err := s.backfills(ctx, c, nominals)
@@ -112,7 +112,7 @@ func (s *Service) withBackfills(ctx context.Context, c *crons.Cron, history []*k
 
 // backfill describes the task with which a backfill made up for a nominal time.
 func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
-	o := &kinesinv1.CronOccurrence{NominalMicros: int64(t.Occurrence.At.Nominal), Revision: t.Occurrence.At.Revision, Backfill: true}
+	o := &kinesinv1.CronOccurrence{Nominal: int64(t.Occurrence.At.Nominal), Revision: t.Occurrence.At.Revision, Backfill: true}
 	s.describe(o, &row{Task: *t, nominal: nominal{at: t.Occurrence.At.Nominal, due: t.Due}})
 	return o
 }

@@ -78,12 +78,12 @@ func (f *fixture) history(r *kinesinv1.CronHistoryRequest) []string {
 		if (o.Id == "") != (o.State == "") {
 			f.T.Errorf("%v has an id or a state alone", o)
 		}
-		line := fmt.Sprintf("%s %d %s", times([]int64{o.NominalMicros}), o.Revision, o.Outcome)
+		line := fmt.Sprintf("%s %d %s", times([]int64{o.Nominal}), o.Revision, o.Outcome)
 		if o.State != "" {
 			line += " " + o.State
 		}
-		if o.LateMicros > 0 {
-			line += " late " + task.Micros(o.LateMicros).String()
+		if o.Late > 0 {
+			line += " late " + task.Micros(o.Late).String()
 		}
 		if o.Reason != "" {
 			line += " (" + o.Reason + ")"
@@ -149,18 +149,18 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 		{"14T00:00:00", "14T23:00:00", 0, decided[7:]},
 		{"14T00:00:00", "14T22:59:59", 0, nil},
 	} {
-		r := &kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, c.from)), Limit: c.limit}
+		r := &kinesinv1.CronHistoryRequest{From: int64(at(t, c.from)), Limit: c.limit}
 		if c.to != "" {
-			r.ToMicros = int64(at(t, c.to))
+			r.To = int64(at(t, c.to))
 		}
 		wantLines(t, f.history(r), c.want...)
 	}
 
 	// A nominal time that has no row when the retention of the lambda may be over is forgotten.
 	f.Time.Advance(20 * time.Hour) // to 16T04:30
-	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, "15T08:00:00")), ToMicros: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{From: int64(at(t, "15T08:00:00")), To: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
 	f.Time.Advance(4 * time.Hour)
-	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{ToMicros: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{To: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
 }
 
 // A nominal time without a task has the reason of the one that passed it over.
@@ -229,10 +229,10 @@ func TestTheNewestNominalTimesAreFound(t *testing.T) {
 			next = task.InstantOf(n)
 		}
 		for _, o := range r.Occurrences {
-			if n, _ := schedule.Next(time.UnixMicro(o.NominalMicros)); task.InstantOf(n) != next {
-				t.Fatalf("%s: after %s comes %s, not %s", c.Now().Spec.Schedule, time.UnixMicro(o.NominalMicros).UTC(), n, next.Time())
+			if n, _ := schedule.Next(time.UnixMicro(o.Nominal)); task.InstantOf(n) != next {
+				t.Fatalf("%s: after %s comes %s, not %s", c.Now().Spec.Schedule, time.UnixMicro(o.Nominal).UTC(), n, next.Time())
 			}
-			next = task.Instant(o.NominalMicros)
+			next = task.Instant(o.Nominal)
 		}
 		if n := len(r.Occurrences); n != 50 && c.Now().Spec.Schedule != "0 0 1 1 *" && n != 5 {
 			t.Errorf("%s: %d", c.Now().Spec.Schedule, n)
@@ -245,8 +245,8 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 	f.set(nightly())
 	for says, r := range map[string]*kinesinv1.CronHistoryRequest{
 		"limit 1001":     {Limit: 1001},
-		"is before 1970": {FromMicros: -1},
-		"after to":       {FromMicros: int64(inboundtest.Start), ToMicros: int64(inboundtest.Start) - 1},
+		"is before 1970": {From: -1},
+		"after to":       {From: int64(inboundtest.Start), To: int64(inboundtest.Start) - 1},
 	} {
 		r.Name = "nightly"
 		_, err := f.CronHistory(f.Ctx, r)
@@ -278,7 +278,7 @@ func TestACronWhoseLambdaWasDeleted(t *testing.T) {
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
 	_, err = f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
-	if got, err := f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"}); err != nil || !got.Cron.LambdaDeleted || len(got.Cron.NextMicros) != 0 {
+	if got, err := f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"}); err != nil || !got.Cron.LambdaDeleted || len(got.Cron.Next) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "14T23:00:00 1 forgotten")
@@ -306,13 +306,13 @@ func TestTheHistoryHasManualRuns(t *testing.T) {
 	}
 	now := int64(f.Clock.Now())
 	all := history(&kinesinv1.CronHistoryRequest{})
-	if len(all) != 1 || !all[0].Manual || all[0].Id != "k1" || all[0].Outcome != "ran" || all[0].State != "success" || all[0].LateMicros != 2 || all[0].NominalMicros != now || all[0].Revision != 1 {
+	if len(all) != 1 || !all[0].Manual || all[0].Id != "k1" || all[0].Outcome != "ran" || all[0].State != "success" || all[0].Late != 2 || all[0].Nominal != now || all[0].Revision != 1 {
 		t.Errorf("%v", all)
 	}
-	if all := history(&kinesinv1.CronHistoryRequest{ToMicros: now - 1}); len(all) != 0 {
+	if all := history(&kinesinv1.CronHistoryRequest{To: now - 1}); len(all) != 0 {
 		t.Errorf("before: %v", all)
 	}
-	if all := history(&kinesinv1.CronHistoryRequest{FromMicros: now}); len(all) != 1 {
+	if all := history(&kinesinv1.CronHistoryRequest{From: now}); len(all) != 1 {
 		t.Errorf("from then on: %v", all)
 	}
 	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {

@@ -104,7 +104,7 @@ func (s *Service) outcomes(of []nominal, rows []row, l *catalog.Entry, now task.
 	all := make([]*kinesinv1.CronOccurrence, len(of))
 	for i := range rows {
 		r := &rows[i]
-		o := &kinesinv1.CronOccurrence{NominalMicros: int64(r.at), Revision: r.revision.Number}
+		o := &kinesinv1.CronOccurrence{Nominal: int64(r.at), Revision: r.revision.Number}
 		all[i] = o
 		if !r.ID.IsZero() {
 			later = true
@@ -145,7 +145,7 @@ func (s *Service) describe(o *kinesinv1.CronOccurrence, r *row) {
 	t := &r.Task
 	o.Id, o.State = s.PublicID(t), t.State.String()
 	if !t.FirstStarted.IsZero() {
-		o.LateMicros = int64(max(t.FirstStarted-r.due, 1))
+		o.Late = int64(max(t.FirstStarted-r.due, 1))
 	}
 	last := ""
 	if n := len(t.History); n > 0 {
@@ -181,7 +181,7 @@ func (s *Service) noteWaiting(ctx context.Context, c *crons.Cron, l *catalog.Ent
 					return err
 				}
 			}
-			if task.Instant(o.NominalMicros) >= decided && (decided > 0 || rowless) {
+			if task.Instant(o.Nominal) >= decided && (decided > 0 || rowless) {
 				o.Outcome, o.Reason = waits, ""
 			}
 		}

@@ -80,7 +80,7 @@ func (f *fixture) Get(_ context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Ge
 	for _, id := range r.Ids {
 		result := &kinesinv1.GetResult{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_NOT_FOUND}}
 		if id == "k1" {
-			result = &kinesinv1.GetResult{Task: &kinesinv1.Task{Id: id, State: "success", Attempt: 1, DueMicros: 5, StartedMicros: 7, EndedMicros: 9}}
+			result = &kinesinv1.GetResult{Task: &kinesinv1.Task{Id: id, State: "success", Attempt: 1, Due: 5, Started: 7, Ended: 9}}
 		}
 		response.Results = append(response.Results, result)
 	}
@@ -161,36 +161,36 @@ func times(micros []int64) string {
 func TestACronFromCreateToDelete(t *testing.T) {
 	f := newFixture(t)
 	made := f.set(nightly(func(c *kinesinv1.Cron) { c.Payload, c.Tags = []byte("x"), map[string]string{"a": "b"} }))
-	if made.Version != 1 || made.Revision != 1 || made.CreatedBy != "ops" || made.CreatedMicros != int64(inboundtest.Start) || made.Pause != nil {
+	if made.Version != 1 || made.Revision != 1 || made.CreatedBy != "ops" || made.Created != int64(inboundtest.Start) || made.Pause != nil {
 		t.Errorf("created: %v", made)
 	}
 	if made.Zone != "UTC" || made.Gap != "shift" || made.Fold != "first" || made.Overlap != "skip" || made.CatchUp != "last" || made.CatchUpMax != 0 {
 		t.Errorf("its defaults are not shown: %v", made)
 	}
-	if got := times(made.NextMicros); got != "14T23:00:00 15T00:00:00 15T01:00:00 15T02:00:00 15T03:00:00" {
+	if got := times(made.Next); got != "14T23:00:00 15T00:00:00 15T01:00:00 15T02:00:00 15T03:00:00" {
 		t.Error(got)
 	}
 
 	f.Time.Advance(time.Minute)
 	f.As("other", "*:*")
 	changed := f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule, c.Zone = 1, "30 2 * * *", "Europe/Berlin" }))
-	if changed.Version != 2 || changed.Revision != 2 || changed.UpdatedBy != "other" || changed.CreatedBy != "ops" || changed.UpdatedMicros == changed.CreatedMicros {
+	if changed.Version != 2 || changed.Revision != 2 || changed.UpdatedBy != "other" || changed.CreatedBy != "ops" || changed.Updated == changed.Created {
 		t.Errorf("changed: %v", changed)
 	}
-	if got := times(changed.NextMicros[:2]); got != "15T01:30:00 16T01:30:00" {
+	if got := times(changed.Next[:2]); got != "15T01:30:00 16T01:30:00" {
 		t.Error(got)
 	}
 
-	paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: " moving ", UntilMicros: int64(f.Clock.Now().Add(time.Hour))})
-	if err != nil || paused.Cron.Pause.GetReason() != "moving" || paused.Cron.Pause.By != "other" || paused.Cron.Revision != 3 || len(paused.Cron.NextMicros) != 0 {
+	paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: " moving ", Until: int64(f.Clock.Now().Add(time.Hour))})
+	if err != nil || paused.Cron.Pause.GetReason() != "moving" || paused.Cron.Pause.By != "other" || paused.Cron.Revision != 3 || len(paused.Cron.Next) != 0 {
 		t.Errorf("paused: %v %v", paused, err)
 	}
-	again, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving", UntilMicros: paused.Cron.Pause.UntilMicros})
+	again, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving", Until: paused.Cron.Pause.Until})
 	if err != nil || again.Cron.Version != paused.Cron.Version {
 		t.Errorf("a pause that is asked for again is another change: %v %v", again, err)
 	}
 	resumed, err := f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
-	if err != nil || resumed.Cron.Pause != nil || len(resumed.Cron.NextMicros) != 5 || resumed.Cron.Schedule != "30 2 * * *" {
+	if err != nil || resumed.Cron.Pause != nil || len(resumed.Cron.Next) != 5 || resumed.Cron.Schedule != "30 2 * * *" {
 		t.Errorf("resumed: %v %v", resumed, err)
 	}
 	if again, err := f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil || again.Cron.Version != resumed.Cron.Version {
@@ -213,7 +213,7 @@ func TestSettingsThatAreThereAreNoChange(t *testing.T) {
 	for what, c := range map[string]*kinesinv1.Cron{
 		"again": nightly(func(c *kinesinv1.Cron) { c.Version, c.CatchUp = 1, "all" }),
 		"spelt out": nightly(func(c *kinesinv1.Cron) {
-			c.CatchUp, c.CatchUpMax, c.CatchUpWithinMicros, c.Zone, c.Gap, c.Fold, c.Overlap = "all", 1000, (24 * time.Hour).Microseconds(), "UTC", "shift", "first", "skip"
+			c.CatchUp, c.CatchUpMax, c.CatchUpWithin, c.Zone, c.Gap, c.Fold, c.Overlap = "all", 1000, (24 * time.Hour).Microseconds(), "UTC", "shift", "first", "skip"
 		}),
 		"with empty ones": nightly(func(c *kinesinv1.Cron) { c.CatchUp, c.Tags, c.Payload = "all", map[string]string{}, []byte{} }),
 	} {
@@ -241,11 +241,11 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"no expression":    {func(c *kinesinv1.Cron) { c.Schedule = "" }, kinesinv1.Reason_REASON_INVALID, "five fields"},
 		"unknown zone":     {func(c *kinesinv1.Cron) { c.Zone = "Europe/Berln" }, kinesinv1.Reason_REASON_INVALID, "Europe/Berlin"},
 		"end before start": {func(c *kinesinv1.Cron) {
-			c.StartMicros, c.EndMicros = int64(inboundtest.Start)+2*hour, int64(inboundtest.Start)+hour
+			c.Start, c.End = int64(inboundtest.Start)+2*hour, int64(inboundtest.Start)+hour
 		}, kinesinv1.Reason_REASON_INVALID, "is not after the start"},
-		"ended":       {func(c *kinesinv1.Cron) { c.EndMicros = int64(inboundtest.Start) - hour }, kinesinv1.Reason_REASON_INVALID, "fires no more"},
-		"before 1970": {func(c *kinesinv1.Cron) { c.StartMicros = -1 }, kinesinv1.Reason_REASON_INVALID, "before 1970"},
-		"jitter":      {func(c *kinesinv1.Cron) { c.JitterMicros = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
+		"ended":       {func(c *kinesinv1.Cron) { c.End = int64(inboundtest.Start) - hour }, kinesinv1.Reason_REASON_INVALID, "fires no more"},
+		"before 1970": {func(c *kinesinv1.Cron) { c.Start = -1 }, kinesinv1.Reason_REASON_INVALID, "before 1970"},
+		"jitter":      {func(c *kinesinv1.Cron) { c.Jitter = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
 		"overlap":     {func(c *kinesinv1.Cron) { c.Overlap = "both" }, kinesinv1.Reason_REASON_INVALID, "want allow, skip"},
 		"catch-up":    {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all, not with last"},
 		"payload":     {func(c *kinesinv1.Cron) { c.Payload = make([]byte, crons.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
@@ -355,7 +355,7 @@ func TestPausesThatAreRefused(t *testing.T) {
 		{"x", -1, "want a time to come"},
 		{"x", inboundtest.Start.Add(11 * 366 * 24 * time.Hour), "within ten years"},
 	} {
-		_, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: c.reason, UntilMicros: int64(c.until)})
+		_, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: c.reason, Until: int64(c.until)})
 		refused(t, err, kinesinv1.Reason_REASON_INVALID, c.says)
 	}
 }
@@ -376,7 +376,7 @@ func TestAListHasWhatTheCallerMayRead(t *testing.T) {
 		var names []string
 		for _, one := range r.Crons {
 			names = append(names, one.Name)
-			if one.Payload != nil || len(one.NextMicros) != 1 {
+			if one.Payload != nil || len(one.Next) != 1 {
 				t.Errorf("a list has %v", one)
 			}
 		}
@@ -423,7 +423,7 @@ func TestACronRunsOutOfTurn(t *testing.T) {
 		if want := strings.ReplaceAll(`{"at":"T","T":1}`, "T", c.nominal); string(got.Payload) != want {
 			t.Errorf("payload %s, want %s", got.Payload, want)
 		}
-		if got.Lambda != "mail" || got.Priority != "high" || got.Collection != "reports" || got.Tags["a"] != "b" || string(got.RequestId) != string(c.request) || got.DueMicros != 0 || got.DelayMicros != 0 {
+		if got.Lambda != "mail" || got.Priority != "high" || got.Collection != "reports" || got.Tags["a"] != "b" || string(got.RequestId) != string(c.request) || got.Due != 0 || got.Delay != 0 {
 			t.Errorf("%v", got)
 		}
 	}
@@ -451,7 +451,7 @@ func TestACronThatIsCreatedAgainAtOnce(t *testing.T) {
 	f := newFixture(t)
 	lives := map[int64]bool{}
 	for range 3 {
-		lives[f.set(nightly()).CreatedMicros] = true
+		lives[f.set(nightly()).Created] = true
 		if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 			t.Fatal(err)
 		}

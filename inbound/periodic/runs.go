@@ -98,28 +98,28 @@ func (s *Service) withRuns(ctx context.Context, c *crons.Cron, history []*kinesi
 		return nil, err
 	}
 	for i, r := range found.GetResults() {
-		o := &kinesinv1.CronOccurrence{NominalMicros: int64(made[i].At), Revision: made[i].Revision, Manual: true, Outcome: forgotten}
+		o := &kinesinv1.CronOccurrence{Nominal: int64(made[i].At), Revision: made[i].Revision, Manual: true, Outcome: forgotten}
 		if t := r.GetTask(); t != nil {
 			o.Id, o.State = t.Id, t.State
 			o.Outcome, o.Reason = outcomeOfRun(t)
-			if t.StartedMicros > 0 {
-				o.LateMicros = max(t.StartedMicros-t.DueMicros, 1)
+			if t.Started > 0 {
+				o.Late = max(t.Started-t.Due, 1)
 			}
 		} else if !errors.Is(api.ErrorOf(r.GetProblem()), api.ErrNotFound) {
 			return nil, api.ErrorOf(r.GetProblem())
 		}
 		history = append(history, o)
 	}
-	slices.SortStableFunc(history, func(a, b *kinesinv1.CronOccurrence) int { return cmp.Compare(b.NominalMicros, a.NominalMicros) })
+	slices.SortStableFunc(history, func(a, b *kinesinv1.CronOccurrence) int { return cmp.Compare(b.Nominal, a.Nominal) })
 	return history[:min(len(history), limit)], nil
 }
 
 // outcomeOfRun says what became of a task as describe does of an occurrence.
 func outcomeOfRun(t *kinesinv1.Task) (outcome, reason string) {
 	switch {
-	case t.EndedMicros > 0 && t.Attempt == 0:
+	case t.Ended > 0 && t.Attempt == 0:
 		return skipped, "it ended as " + t.State + " before it started"
-	case t.EndedMicros > 0:
+	case t.Ended > 0:
 		return ran, ""
 	case t.Attempt > 0:
 		return runs, ""

@@ -22,19 +22,19 @@ func delivers(lambda string) error {
 
 // specOf returns what a request says about a cron, checked, and its lambda.
 func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spec, *catalog.Entry, error) {
-	jitter, err := millisOf("jitter", asked.JitterMicros)
+	jitter, err := millisOf("jitter", asked.Jitter)
 	if err != nil {
 		return nil, nil, err
 	}
-	within, err := millisOf("catch-up within", asked.CatchUpWithinMicros)
+	within, err := millisOf("catch-up within", asked.CatchUpWithin)
 	if err != nil {
 		return nil, nil, err
 	}
-	if asked.StartMicros < 0 || asked.EndMicros < 0 {
+	if asked.Start < 0 || asked.End < 0 {
 		return nil, nil, refusal.Invalid("the start or the end is before 1970: want the years 1970 to 2199")
 	}
 	spec := &crons.Spec{
-		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.StartMicros), End: task.Instant(asked.EndMicros), JitterMS: jitter,
+		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.Start), End: task.Instant(asked.End), JitterMS: jitter,
 		Gap: cron.Gap(asked.Gap), Fold: cron.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
 		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: within, FailuresMax: int(asked.FailuresMax),
 		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: asked.Payload,

@@ -19,26 +19,26 @@ const (
 func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 	spec := &c.Now().Spec
 	v := &kinesinv1.Cron{
-		Name: c.Name, Lambda: c.Lambda, Schedule: spec.Schedule, Zone: cmp.Or(spec.Zone, "UTC"), StartMicros: int64(spec.Start), EndMicros: int64(spec.End),
-		JitterMicros: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cron.GapShift)), Fold: string(cmp.Or(spec.Fold, cron.FoldFirst)),
+		Name: c.Name, Lambda: c.Lambda, Schedule: spec.Schedule, Zone: cmp.Or(spec.Zone, "UTC"), Start: int64(spec.Start), End: int64(spec.End),
+		Jitter: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cron.GapShift)), Fold: string(cmp.Or(spec.Fold, cron.FoldFirst)),
 		Overlap: string(cmp.Or(spec.Overlap, crons.OverlapSkip)), CatchUp: string(cmp.Or(spec.CatchUp, crons.CatchUpLast)), FailuresMax: uint32(spec.FailuresMax),
 		Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags, Payload: spec.Payload,
 		ManagedBy: c.ManagedBy, Registered: s.isRegistered(c),
-		Revision: c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
+		Revision: c.Now().Number, Version: c.Version, Created: int64(c.Created), CreatedBy: c.CreatedBy, Updated: int64(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if spec.CatchUp == crons.CatchUpAll {
 		v.CatchUpMax = uint32(cmp.Or(spec.CatchUpMax, crons.CatchUpMaxDefault))
-		v.CatchUpWithinMicros = cmp.Or(spec.CatchUpWithinMS, crons.CatchUpWithinDefault.Milliseconds()) * 1000
+		v.CatchUpWithin = cmp.Or(spec.CatchUpWithinMS, crons.CatchUpWithinDefault.Milliseconds()) * 1000
 	}
 	if v.LambdaDeleted = s.Lambdas.ByRef(c.Ref) == nil; v.LambdaDeleted {
 		return v
 	}
 	if p := c.Now().Pause; p != nil {
-		v.Pause = &kinesinv1.CronPause{Reason: p.Reason, By: p.By, AtMicros: int64(p.At), UntilMicros: int64(p.Until)}
+		v.Pause = &kinesinv1.CronPause{Reason: p.Reason, By: p.By, At: int64(p.At), Until: int64(p.Until)}
 		return v
 	}
 	for _, n := range nextOf(c, s.Clock.Now(), next) {
-		v.NextMicros = append(v.NextMicros, int64(n.at))
+		v.Next = append(v.Next, int64(n.at))
 	}
 	return v
 }

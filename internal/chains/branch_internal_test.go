@@ -18,7 +18,7 @@ func randomFollowups(r *rand.Rand, depth int) *kinesinv1.Followups {
 		for range r.IntN(3) {
 			item := &kinesinv1.ScheduleItem{
 				Lambda: fmt.Sprintf("lambda-%d", r.IntN(100)), LambdaRef: r.Uint32N(300), Payload: make([]byte, r.IntN(300)),
-				DelayMicros: r.Int64N(2), Key: "é"[:2*r.IntN(2)], Tags: map[string]string{"b": "1", "a": "2"}, Blob: &kinesinv1.Blob{Bytes: r.Int64N(9)},
+				Delay: r.Int64N(2), Key: "é"[:2*r.IntN(2)], Tags: map[string]string{"b": "1", "a": "2"}, Blob: &kinesinv1.Blob{Bytes: r.Int64N(9)},
 			}
 			if depth > 0 {
 				next := randomFollowups(r, depth-1)

@@ -176,19 +176,19 @@ func template(item *kinesinv1.ScheduleItem) (task.Task, error) {
 	tags, err := task.TagsOf(item.GetTags())
 	return task.Task{
 		State: task.Scheduled, Seq: 1, Key: item.GetKey(), Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
-		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBeforeMicros()),
+		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBefore()),
 		Overrides: task.Overrides{
-			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeoutMicros()),
-			BackoffMin: task.Micros(item.GetBackoffMinMicros()), BackoffMax: task.Micros(item.GetBackoffMaxMicros()),
+			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeout()),
+			BackoffMin: task.Micros(item.GetBackoffMin()), BackoffMax: task.Micros(item.GetBackoffMax()),
 		},
 	}, err
 }
 
 // DueAfter returns when the follow-up of a task is due that ended then.
 func DueAfter(ended task.Instant, item *kinesinv1.ScheduleItem) task.Instant {
-	due := task.Instant(item.GetDueMicros())
+	due := task.Instant(item.GetDue())
 	if due == 0 {
-		due = ended.Add(max(0, task.Micros(item.GetDelayMicros())))
+		due = ended.Add(max(0, task.Micros(item.GetDelay())))
 	}
 	if due <= ended {
 		return task.FromMillis(ended.Millis()) // it is due already, so that rounding down is not early

@@ -118,7 +118,7 @@ func followups(large bool) *kinesinv1.Followups {
 		Finally: []*kinesinv1.ScheduleItem{item(3, "always")},
 	}
 	f.Then[0].Then = []*kinesinv1.ScheduleItem{item(1, "later")}
-	f.Then[1].DelayMicros = time.Hour.Microseconds()
+	f.Then[1].Delay = time.Hour.Microseconds()
 	if large {
 		f.Then[0].Payload = []byte(strings.Repeat("x", 2000))
 	}
@@ -287,7 +287,7 @@ func manyFollowUps(t *testing.T) {
 			if i%50 == 0 {
 				contents += strings.Repeat("x", 2000)
 			}
-			f.Then = append(f.Then, &kinesinv1.ScheduleItem{Lambda: "l1", LambdaRef: 1, Payload: []byte(contents), DelayMicros: int64(i) * 1e6})
+			f.Then = append(f.Then, &kinesinv1.ScheduleItem{Lambda: "l1", LambdaRef: 1, Payload: []byte(contents), Delay: int64(i) * 1e6})
 		}
 		large := (n + 49) / 50
 		for _, fault := range []fault{none, lost, unheard, diedAfter, diedBefore} {

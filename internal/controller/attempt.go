@@ -16,12 +16,12 @@ func (k key) held() *kinesinv1.Held { return &kinesinv1.Held{Task: k.task[:], At
 
 func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 	return &attempt{
-		key: k, prompt: c.GetPrompt(), group: g, due: task.Instant(c.DueMicros),
+		key: k, prompt: c.GetPrompt(), group: g, due: task.Instant(c.Due),
 		work: Work{
 			ID: c.Id, Task: k.task, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
-			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
-			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
+			Due: task.Instant(c.Due).Time(), Created: task.Instant(c.Created).Time(),
+			Timeout: task.Micros(c.Timeout), Payload: c.Payload,
 			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence, Parent: c.Parent, Chain: c.Chain, Member: c.Member, Group: c.Group,
 		},
 	}
@@ -35,7 +35,7 @@ func (a *attempt) end(o Outcome) {
 	a.state = ended
 	a.result = &kinesinv1.Result{
 		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
-		Error: task.ErrorText(o.Error), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
+		Error: task.ErrorText(o.Error), Started: int64(a.startedAt), Delay: o.Delay.Microseconds(),
 		Result: o.Result, Add: o.Add,
 	}
 }

@@ -27,7 +27,7 @@ func TestTaskStartsAtItsTimeAndReports(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		c := claimed(1)
-		c.HoldMicros, c.DueMicros = 20_000, int64(epoch.Add(20*time.Millisecond))
+		c.Hold, c.Due = 20_000, int64(epoch.Add(20*time.Millisecond))
 		r.push(c)
 		r.pass(20*time.Millisecond - time.Microsecond)
 		r.wantNoStart()
@@ -38,8 +38,8 @@ func TestTaskStartsAtItsTimeAndReports(t *testing.T) {
 		}
 		r.ends(run, task.OutcomeSuccess)
 		r.wantResults("success") // nothing else runs: no linger
-		if got := r.stream().results()[0].StartedMicros; got != c.DueMicros {
-			t.Errorf("started at %d, want %d", got, c.DueMicros)
+		if got := r.stream().results()[0].Started; got != c.Due {
+			t.Errorf("started at %d, want %d", got, c.Due)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestWhatIsDueAtOneInstantStartsInOrder(t *testing.T) {
 			for _, hold := range holds {
 				n++
 				c := claimed(n)
-				c.HoldMicros, c.DueMicros = hold.Microseconds(), int64(due)
+				c.Hold, c.Due = hold.Microseconds(), int64(due)
 				all = append(all, c)
 			}
 			r.push(all...)
@@ -66,7 +66,7 @@ func TestWhatIsDueAtOneInstantStartsInOrder(t *testing.T) {
 		push(18800*time.Microsecond, 18800*time.Microsecond) // it was under way for less long
 		push(19500 * time.Microsecond)
 		before := claimed(100)
-		before.HoldMicros, before.DueMicros = 5000, int64(due.Add(-10*time.Millisecond))
+		before.Hold, before.Due = 5000, int64(due.Add(-10*time.Millisecond))
 		r.push(before)
 		r.pass(18799 * time.Microsecond)
 		first := r.started()
@@ -114,11 +114,11 @@ func TestStartIsNeverReportedBeforeTheDueTime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		c := claimed(1)
-		c.DueMicros = int64(epoch.Add(time.Millisecond)) // the server's clock is ahead by that much
+		c.Due = int64(epoch.Add(time.Millisecond)) // the server's clock is ahead by that much
 		r.push(c)
 		r.ends(r.started(), task.OutcomeSuccess)
-		if got := r.stream().results()[0].StartedMicros; got != c.DueMicros {
-			t.Errorf("started at %d, want %d", got, c.DueMicros)
+		if got := r.stream().results()[0].Started; got != c.Due {
+			t.Errorf("started at %d, want %d", got, c.Due)
 		}
 	})
 }
@@ -127,13 +127,13 @@ func TestStartIsOnTheServersClock(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.hsc.set(func() {
-			r.hsc.answer = &kinesinv1.HeartbeatResponse{NowMicros: int64(epoch.Add(time.Hour + 3750*time.Millisecond))}
+			r.hsc.answer = &kinesinv1.HeartbeatResponse{Now: int64(epoch.Add(time.Hour + 3750*time.Millisecond))}
 		})
 		r.pass(3750 * time.Millisecond) // the second heartbeat learns the offset
 		r.push(claimed(1))
 		r.ends(r.started(), task.OutcomeSuccess)
 		want := int64(epoch.Add(time.Hour + 3750*time.Millisecond))
-		if got := r.stream().results()[0].StartedMicros; got != want {
+		if got := r.stream().results()[0].Started; got != want {
 			t.Errorf("started at %d, want %d", got, want)
 		}
 	})
@@ -293,7 +293,7 @@ func TestHandlersGoOnWhileTheServerIsAway(t *testing.T) {
 // tasks that they do not name by then are given to others.
 func TestASilentStreamIsClosed(t *testing.T) {
 	t.Parallel()
-	alive := &kinesinv1.WorkResponse{NextMicros: 2_000_000}
+	alive := &kinesinv1.WorkResponse{Next: 2_000_000}
 	inBubble(t, func(r *rig) {
 		first := r.stream()
 		for range 3 {
@@ -318,7 +318,7 @@ func TestASilentStreamIsClosed(t *testing.T) {
 func TestATaskThatWasHeldUpIsNotStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
-		r.stream().inbox <- &kinesinv1.WorkResponse{NextMicros: 2_000_000}
+		r.stream().inbox <- &kinesinv1.WorkResponse{Next: 2_000_000}
 		r.pass(time.Second)
 		r.suspend(4 * time.Second)
 		r.push(claimed(1))
@@ -331,7 +331,7 @@ func TestHeartbeatNamesAttemptsAndStopsThem(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		late := claimed(3)
-		late.HoldMicros = time.Minute.Microseconds()
+		late.Hold = time.Minute.Microseconds()
 		r.push(claimed(1), claimed(2), late)
 		first, second := r.started(), r.started()
 		if first.work == second.work {
@@ -386,7 +386,7 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		c := claimed(1)
-		c.TimeoutMicros = 1_000_000
+		c.Timeout = 1_000_000
 		r.push(c)
 		run := r.started()
 		r.pass(time.Second - time.Microsecond)
@@ -445,7 +445,7 @@ func TestUnknownLambdaIsPutOff(t *testing.T) {
 		r.push(c)
 		r.wantNoStart()
 		r.wantResults("snoozed")
-		if got := r.stream().results()[0].DelayMicros; got != 5_000_000 {
+		if got := r.stream().results()[0].Delay; got != 5_000_000 {
 			t.Errorf("delay is %d µs", got)
 		}
 	})

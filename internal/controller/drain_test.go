@@ -12,7 +12,7 @@ func TestDrainGivesBackWhatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		late := claimed(2)
-		late.HoldMicros = 15_000
+		late.Hold = 15_000
 		r.push(claimed(1), late)
 		run := r.started()
 		r.stop()
@@ -80,7 +80,7 @@ func TestHandlersThatDoNotObeyAreAbandoned(t *testing.T) {
 		r.wantResults()
 		r.pass(time.Microsecond)
 		r.wantResults("snoozed")
-		if delay := r.stream().results()[0].DelayMicros; delay < 100_000 {
+		if delay := r.stream().results()[0].Delay; delay < 100_000 {
 			t.Errorf("given back for %d µs from now: this process may not have ended by then", delay)
 		}
 		r.acknowledge(nil)

@@ -55,7 +55,7 @@ func (h *hsc) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesi
 	h.registers++
 	h.previous = r.Previous
 	response := &kinesinv1.RegisterResponse{
-		Worker: "w" + string(rune('0'+h.registers)), LeaseMicros: cmp.Or(h.lease, 15*time.Second).Microseconds(), HeartbeatMicros: (cmp.Or(h.lease, 15*time.Second) / 4).Microseconds(), Acks: h.acks,
+		Worker: "w" + string(rune('0'+h.registers)), Lease: cmp.Or(h.lease, 15*time.Second).Microseconds(), Heartbeat: (cmp.Or(h.lease, 15*time.Second) / 4).Microseconds(), Acks: h.acks,
 	}
 	if !h.unproven {
 		response.Proof = []byte("proof of " + response.Worker)
@@ -384,6 +384,6 @@ func taskID(n int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 8)
 // claimed returns the nth task, due now.
 func claimed(n int) *kinesinv1.Claimed {
 	return &kinesinv1.Claimed{
-		Task: taskID(n), Id: "k1-task", Lambda: "mail", Attempt: 1, MaxAttempts: 10, DueMicros: int64(epoch), Payload: []byte("{}"),
+		Task: taskID(n), Id: "k1-task", Lambda: "mail", Attempt: 1, MaxAttempts: 10, Due: int64(epoch), Payload: []byte("{}"),
 	}
 }

@@ -91,7 +91,7 @@ func (s *session) inFlight() []*kinesinv1.Held {
 // heartbeatAccepted handles the answer to a heartbeat. The lease counts from when the heartbeat was sent.
 func (s *session) heartbeatAccepted(r *kinesinv1.HeartbeatResponse, sent clock.Readings) {
 	now := clock.Read(s.cfg.Clock)
-	s.learnOffset(r.NowMicros, sent, now)
+	s.learnOffset(r.Now, sent, now)
 	s.mu.Lock()
 	defer s.callFenced()
 	defer s.mu.Unlock()

@@ -138,7 +138,7 @@ func TestWokenProcessEndsItsHandlersFirst(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(r *rig) {
 				late := claimed(3)
-				late.HoldMicros = 100_000
+				late.Hold = 100_000
 				r.push(claimed(1), claimed(2), late)
 				one, two := r.started(), r.started()
 				r.suspend(past)

@@ -75,7 +75,7 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	for _, a := range started {
 		if a.state == running { // else the result says it
 			request.Started = append(request.Started, &kinesinv1.Started{
-				Task: a.key.task[:], Attempt: a.key.attempt, StartedMicros: int64(a.startedAt),
+				Task: a.key.task[:], Attempt: a.key.attempt, Started: int64(a.startedAt),
 			})
 		}
 	}

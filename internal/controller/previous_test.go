@@ -37,7 +37,7 @@ func TestResultsOutliveTheirLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		late := claimed(3)
-		late.HoldMicros = time.Hour.Microseconds()
+		late.Hold = time.Hour.Microseconds()
 		r.push(claimed(1))
 		one := r.started()
 		r.push(claimed(2), late)

@@ -22,7 +22,7 @@ var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUn
 // answers and one of the lambdas exists; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
-		Name: c.cfg.Name, Version: c.cfg.Version, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
+		Name: c.cfg.Name, Version: c.cfg.Version, Lease: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
 	}
 	var tries registerTries
 	for ctx.Err() == nil {
@@ -74,11 +74,11 @@ func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
 }
 
 func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterResponse, sent clock.Readings) *session {
-	length := cmp.Or(task.Micros(r.LeaseMicros), c.cfg.Lease)
+	length := cmp.Or(task.Micros(r.Lease), c.cfg.Lease)
 	s := &session{
 		cfg: &c.cfg, ctx: context.WithoutCancel(ctx),
 		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
-		heartbeatEvery: cmp.Or(task.Micros(r.HeartbeatMicros), length/heartbeatsPerLease),
+		heartbeatEvery: cmp.Or(task.Micros(r.Heartbeat), length/heartbeatsPerLease),
 		byLambda:       map[string]*group{},
 		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
 		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),

@@ -83,7 +83,7 @@ func TestResultsThatAreNotAnsweredEndTheStream(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		alive := func(d time.Duration) {
 			for range d / time.Second {
-				r.stream().inbox <- &kinesinv1.WorkResponse{NextMicros: 2_000_000}
+				r.stream().inbox <- &kinesinv1.WorkResponse{Next: 2_000_000}
 				r.pass(time.Second)
 			}
 		}

@@ -18,7 +18,7 @@ func TestASteppedWallClockEndsNoHandler(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(r *rig) {
 					held := claimed(2)
-					held.HoldMicros = 5_000_000
+					held.Hold = 5_000_000
 					r.push(claimed(1), held)
 					one := r.started()
 					r.step(by)

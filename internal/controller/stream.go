@@ -116,7 +116,7 @@ func (s *session) read(st Stream, silence clock.Timer) (answered bool, err error
 		if err != nil {
 			return answered, err
 		}
-		if silenceMax = 2 * task.Micros(response.NextMicros); silenceMax > 0 {
+		if silenceMax = 2 * task.Micros(response.Next); silenceMax > 0 {
 			silence.Reset(silenceMax)
 		} else {
 			silence.Stop()
@@ -173,8 +173,8 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 	switch {
 	case s.draining || a.group == nil:
 		s.reject(a)
-	case c.HoldMicros > 0:
-		s.holdUntil(a, now+task.Micros(c.HoldMicros))
+	case c.Hold > 0:
+		s.holdUntil(a, now+task.Micros(c.Hold))
 	case s.takeSlot(a, now):
 		return a
 	}

@@ -57,7 +57,7 @@ func (s accesses) createToken(ctx context.Context, r *kinesinv1.CreateTokenReque
 	if err != nil {
 		return nil, refusal.Invalid("%v", err)
 	}
-	lifetime := task.Micros(r.GetLifetimeMicros())
+	lifetime := task.Micros(r.GetLifetime())
 	if lifetime != 0 && (lifetime < tokens.LifetimeMin || lifetime > tokens.LifetimeMax) {
 		return nil, refusal.Invalid("lifetime %v: want %v to %v, or 0 for a token that does not expire", lifetime, tokens.LifetimeMin, tokens.LifetimeMax)
 	}
@@ -108,8 +108,8 @@ func (s accesses) RevokeToken(ctx context.Context, r *kinesinv1.RevokeTokenReque
 
 func wireToken(t *tokens.Token) *kinesinv1.Token {
 	return &kinesinv1.Token{
-		Name: t.Name, Grants: t.Grants.Strings(), CreatedMicros: int64(t.Created), ExpiresMicros: int64(t.Expires),
-		RevokedMicros: int64(t.Revoked), CreatedBy: t.CreatedBy,
+		Name: t.Name, Grants: t.Grants.Strings(), Created: int64(t.Created), Expires: int64(t.Expires),
+		Revoked: int64(t.Revoked), CreatedBy: t.CreatedBy,
 	}
 }
 
@@ -138,7 +138,7 @@ func (s accesses) ListAudit(ctx context.Context, r *kinesinv1.ListAuditRequest) 
 	if limit < 1 || limit > auditPageMax {
 		return nil, refusal.Invalid("limit %d: want 1 to %d", limit, auditPageMax)
 	}
-	until := task.Instant(r.GetUntilMicros())
+	until := task.Instant(r.GetUntil())
 	if until == 0 {
 		until = math.MaxInt64
 	}
@@ -146,7 +146,7 @@ func (s accesses) ListAudit(ctx context.Context, r *kinesinv1.ListAuditRequest) 
 	if r.GetNewestFirst() {
 		list = s.Audit.ListNewest
 	}
-	records, next, err := list(ctx, task.Instant(r.GetSinceMicros()), until, r.GetAfter(), limit)
+	records, next, err := list(ctx, task.Instant(r.GetSince()), until, r.GetAfter(), limit)
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
@@ -161,7 +161,7 @@ var errNoAudit = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "this server ke
 
 func wireRecord(r *audit.Record) *kinesinv1.AuditRecord {
 	return &kinesinv1.AuditRecord{
-		AtMicros: int64(r.At), Identity: r.Identity, From: r.From, Action: r.Action, Target: r.Target, Outcome: r.Outcome,
+		At: int64(r.At), Identity: r.Identity, From: r.From, Action: r.Action, Target: r.Target, Outcome: r.Outcome,
 		Before: r.Before, After: r.After, Count: r.Count, Seq: r.Seq, Hash: r.Hash,
 	}
 }

@@ -202,7 +202,7 @@ func (s crons) recorded(c *kinesinv1.Cron) string {
 		return ""
 	}
 	c = proto.CloneOf(c)
-	c.Payload, c.NextMicros = nil, nil
+	c.Payload, c.Next = nil, nil
 	return s.settings(c)
 }
 

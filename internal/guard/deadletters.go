@@ -66,7 +66,7 @@ func (s deadLetters) ChangeDeadLetters(ctx context.Context, r *kinesinv1.ChangeD
 		return nil, err
 	}
 	response, err := s.next.ChangeDeadLetters(ctx, r)
-	if n := count(response.GetOutcomes()); err != nil || n > 0 || r.GetBeganMicros() == 0 {
+	if n := count(response.GetOutcomes()); err != nil || n > 0 || r.GetBegan() == 0 {
 		s.note(ctx, audit.Record{Action: action, Target: r.GetLambda(), Count: uint32(n), After: s.settings(response)}, err)
 	}
 	return response, err

@@ -50,7 +50,7 @@ func TestNobodyWaitsForWhatHeMayNotSee(t *testing.T) {
 	ctx := access.With(t.Context(), access.Caller{Identity: access.Identity{Name: "x", Grants: grants}})
 	var next waited
 	g := (&guard.Guard{LambdaOf: func(context.Context, string) (string, error) { return "mail", nil }}).Tasks(&next)
-	r, err := g.Wait(ctx, &kinesinv1.WaitRequest{Ids: []string{"b", "a", "buffered-a", "buffered-b"}, WaitMicros: 1})
+	r, err := g.Wait(ctx, &kinesinv1.WaitRequest{Ids: []string{"b", "a", "buffered-a", "buffered-b"}, Wait: 1})
 	if err != nil || !slices.Equal(next.ids, []string{"", "a", "buffered-a", "buffered-b"}) {
 		t.Errorf("waited for %q: %v", next.ids, err)
 	}

@@ -356,8 +356,8 @@ func TestRetirement(t *testing.T) {
 		if again := f.open(); opens(again, id) || !opens(again, r.IDs().Seal(token)) {
 			f.Error("a server that starts later has another ring")
 		}
-		if k := f.list(r)[0]; time.UnixMicro(k.RetiredMicros).Add(idsFor) != time.UnixMicro(k.VerifiesUntilMicros) ||
-			time.UnixMicro(k.RetiredMicros).Add(keyring.MessagesFor) != time.UnixMicro(k.MessagesUntilMicros) {
+		if k := f.list(r)[0]; time.UnixMicro(k.Retired).Add(idsFor) != time.UnixMicro(k.VerifiesUntil) ||
+			time.UnixMicro(k.Retired).Add(keyring.MessagesFor) != time.UnixMicro(k.MessagesUntil) {
 			f.Errorf("%v", k)
 		}
 	})
@@ -373,7 +373,7 @@ func TestARingIsBounded(t *testing.T) {
 			time.Sleep(keyring.Overlap)
 		}
 		oldest := f.list(r)[0]
-		until := time.UnixMicro(oldest.VerifiesUntilMicros).UTC()
+		until := time.UnixMicro(oldest.VerifiesUntil).UTC()
 		_, err := r.RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
 		wantRefusal(f.T, err, kinesinv1.Reason_REASON_IN_USE, "128 keys are kept, and no more are: the oldest, key 1, still verifies ids of tasks and may go from "+until.Format(time.RFC3339))
 		time.Sleep(time.Until(until))
@@ -568,7 +568,7 @@ func TestSenders(t *testing.T) {
 
 		f.add(a, "other", "*")
 		revoked, err := a.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"})
-		if err != nil || revoked.Sender.RevokedMicros == 0 {
+		if err != nil || revoked.Sender.Revoked == 0 {
 			f.Fatalf("%v, %v", revoked, err)
 		}
 		time.Sleep(keyring.ReadEvery + time.Second)
@@ -579,7 +579,7 @@ func TestSenders(t *testing.T) {
 				}
 			}
 		}
-		if again, err := b.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil || again.Sender.RevokedMicros != revoked.Sender.RevokedMicros {
+		if again, err := b.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil || again.Sender.Revoked != revoked.Sender.Revoked {
 			f.Errorf("again: %v, %v", again, err)
 		}
 		_, err = b.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"invoice", "mail-*"}})

@@ -26,7 +26,7 @@ func (r *Ring) RotateKeys(ctx context.Context, _ *kinesinv1.RotateKeysRequest) (
 		return nil, refusal.Wire(err)
 	}
 	response := &kinesinv1.RotateKeysResponse{Key: &kinesinv1.KeyringKey{
-		Number: uint32(added.Number), CreatedMicros: int64(added.Created), SealsFromMicros: int64(added.SealsFrom), State: StateWaiting,
+		Number: uint32(added.Number), Created: int64(added.Created), SealsFrom: int64(added.SealsFrom), State: StateWaiting,
 	}}
 	for _, k := range removed {
 		response.Removed = append(response.Removed, uint32(k.Number))
@@ -43,10 +43,10 @@ func (r *Ring) ListKeys(ctx context.Context, _ *kinesinv1.ListKeysRequest) (*kin
 	response, now := &kinesinv1.ListKeysResponse{}, r.cfg.Clock.Now()
 	sealing := c.sealing(now)
 	for i, k := range c.keys {
-		v := &kinesinv1.KeyringKey{Number: uint32(k.Number), CreatedMicros: int64(k.Created), SealsFromMicros: int64(k.SealsFrom)}
+		v := &kinesinv1.KeyringKey{Number: uint32(k.Number), Created: int64(k.Created), SealsFrom: int64(k.SealsFrom)}
 		if retired, is := c.retiredAt(i); is {
 			until := retired.Add(r.cfg.IDsFor)
-			v.RetiredMicros, v.MessagesUntilMicros, v.VerifiesUntilMicros = int64(retired), int64(retired.Add(MessagesFor)), int64(until)
+			v.Retired, v.MessagesUntil, v.VerifiesUntil = int64(retired), int64(retired.Add(MessagesFor)), int64(until)
 			if v.State = StateRetired; now >= until {
 				v.State = StateExpired
 			}
@@ -99,7 +99,7 @@ func (r *Ring) RevokeSender(ctx context.Context, request *kinesinv1.RevokeSender
 
 func (s *senderRow) view() *kinesinv1.InboundSender {
 	return &kinesinv1.InboundSender{
-		Name: s.name, Lambdas: s.Lambdas, CreatedMicros: int64(s.Created), RevokedMicros: int64(s.Revoked),
+		Name: s.name, Lambdas: s.Lambdas, Created: int64(s.Created), Revoked: int64(s.Revoked),
 	}
 }
 

@@ -34,20 +34,20 @@ type race struct {
 }
 
 const (
-	raceTask      = `TaskService/Schedule {"items":[{"lambda":"mail","key":"N","delayMicros":"3600000000"}]}`
+	raceTask      = `TaskService/Schedule {"items":[{"lambda":"mail","key":"N","delay":"3600000000"}]}`
 	raceCancelled = `TaskService/Cancel {"ids":["I"]}`
 	raceWorker    = `WorkerService/Register {"name":"N","groups":[{"lambdas":["mail"],"slots":1}]}`
 	raceCron      = `CronService/SetCron {"cron":{"name":"N","lambda":"mail","schedule":"@daily"}}`
 	raceGroup     = `GroupService/CreateGroup {"then":{"lambda":"mail"}}`
-	raceJob       = `JobService/CreateJob {"action":"reschedule","where":"lambda=mail","byMicros":"1000","pace":1}`
-	raceChain     = `TaskService/Schedule {"items":[{"lambda":"mail","delayMicros":"3600000000","then":[{"lambda":"mail"}]}]}`
+	raceJob       = `JobService/CreateJob {"action":"reschedule","where":"lambda=mail","by":"1000","pace":1}`
+	raceChain     = `TaskService/Schedule {"items":[{"lambda":"mail","delay":"3600000000","then":[{"lambda":"mail"}]}]}`
 	raceGate      = `GateService/SetGate {"gate":{"action":"pause","lambda":"mail","collection":"N","reason":"x"}}`
-	raceObjective = `ObjectiveService/SetObjective {"lambda":"N","withinMicros":"5000000","objective":99}`
+	raceObjective = `ObjectiveService/SetObjective {"lambda":"N","within":"5000000","objective":99}`
 	raceLambda    = `LambdaService/CreateLambda {"lambda":{"name":"N"}}`
 )
 
 func raceKeyed(onConflict string) string {
-	return `{"items":[{"lambda":"mail","key":"N","payload":"C","delayMicros":"3600000000","onConflict":"` + onConflict + `"}]}`
+	return `{"items":[{"lambda":"mail","key":"N","payload":"C","delay":"3600000000","onConflict":"` + onConflict + `"}]}`
 }
 
 // races has calls of each procedure that changes something. TestCallsAtOnce fails without one.
@@ -63,11 +63,11 @@ func races() map[string][]race {
 			{nil, `{"items":[{"lambda":"mail","requestId":"R","payload":"C"}]}`},
 		},
 		"TaskService/Cancel":     {{[]string{raceTask}, `{"ids":["I"]}`}},
-		"TaskService/Wait":       {{[]string{raceTask}, `{"ids":["I"],"waitMicros":"1"}`}},
-		"TaskService/Reschedule": {{[]string{raceTask}, `{"ids":["I"],"delayMicros":"7200000000"}`}, {[]string{raceTask}, `{"ids":["I"]}`}},
+		"TaskService/Wait":       {{[]string{raceTask}, `{"ids":["I"],"wait":"1"}`}},
+		"TaskService/Reschedule": {{[]string{raceTask}, `{"ids":["I"],"delay":"7200000000"}`}, {[]string{raceTask}, `{"ids":["I"]}`}},
 		"TaskService/Update": {
 			{[]string{raceTask}, `{"updates":[{"id":"I","payload":"C"}]}`},
-			{[]string{raceTask}, `{"updates":[{"id":"I","priority":"high","delayMicros":"7200000000"}]}`},
+			{[]string{raceTask}, `{"updates":[{"id":"I","priority":"high","delay":"7200000000"}]}`},
 		},
 		"TaskService/Redrive":                 {{[]string{raceTask, raceCancelled}, `{"ids":["I"]}`}, {[]string{raceTask, raceCancelled}, `{"ids":["I"],"payload":"C"}`}},
 		"JobService/CreateJob":                {{nil, `{"action":"cancel","where":"lambda=mail and key=N","requestId":"R"}`}},
@@ -78,7 +78,7 @@ func races() map[string][]race {
 		"LambdaService/UpdateLambda":          {{[]string{raceLambda}, `{"lambda":{"name":"N","maxAttempts":7}}`}},
 		"LambdaService/DeleteLambda":          {{[]string{raceLambda}, `{"name":"N"}`}},
 		"WorkerService/Register":              {{nil, `{"name":"N","groups":[{"lambdas":["mail"],"slots":1}]}`}},
-		"WorkerService/Claim":                 {{[]string{raceWorker}, `{"worker":"I","lambdas":["mail"],"waitMicros":"1"}`}},
+		"WorkerService/Claim":                 {{[]string{raceWorker}, `{"worker":"I","lambdas":["mail"],"wait":"1"}`}},
 		"WorkerService/SetResults":            {{[]string{raceWorker}, `{"worker":"I","results":[{"task":"R","attempt":1,"outcome":"success"}]}`}},
 		"WorkerService/Heartbeat":             {{[]string{raceWorker}, `{"worker":"I"}`}},
 		"WorkerService/Leave":                 {{[]string{raceWorker}, `{"worker":"I"}`}},
@@ -100,11 +100,11 @@ func races() map[string][]race {
 		"CronService/PauseCron":            {{[]string{raceCron}, `{"name":"N","reason":"C"}`}},
 		"CronService/ResumeCron":           {{[]string{raceCron, `CronService/PauseCron {"name":"N","reason":"x"}`}, `{"name":"N"}`}},
 		"CronService/RunCron":              {{[]string{raceCron}, `{"name":"N","requestId":"R"}`}, {[]string{raceCron}, `{"name":"N"}`}},
-		"CronService/BackfillCron":         {{[]string{raceCron}, `{"name":"N","fromMicros":"946684800000000","toMicros":"946771200000000","requestId":"R"}`}},
+		"CronService/BackfillCron":         {{[]string{raceCron}, `{"name":"N","from":"946684800000000","to":"946771200000000","requestId":"R"}`}},
 		"CronService/DeleteCron":           {{[]string{raceCron}, `{"name":"N"}`}},
 		"ChainService/ControlChain":        {{[]string{raceChain}, `{"id":"I","action":"pause"}`}, {[]string{raceChain}, `{"id":"I","action":"cancel"}`}},
 		"QuotaService/SetQuota":            {{nil, `{"lambda":"mail","rate":100}`}},
-		"ObjectiveService/SetObjective":    {{nil, `{"lambda":"mail","withinMicros":"5000000","objective":99}`}},
+		"ObjectiveService/SetObjective":    {{nil, `{"lambda":"mail","within":"5000000","objective":99}`}},
 		"ObjectiveService/DeleteObjective": {{[]string{raceLambda, raceObjective}, `{"lambda":"N"}`}},
 		"GroupService/CreateGroup":         {{nil, `{"then":{"lambda":"mail"},"requestId":"R"}`}},
 		"GroupService/AddMembers":          {{[]string{raceGroup}, `{"group":"I","items":[{"lambda":"mail","payload":"C"}]}`}, {[]string{raceGroup}, `{"group":"I","items":[{"lambda":"mail"}]}`}},

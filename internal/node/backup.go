@@ -88,7 +88,7 @@ type backupSend struct {
 }
 
 func (s *backupSend) all(ctx context.Context, created int64) error {
-	start := &kinesinv1.BackupStart{CreatedMicros: created}
+	start := &kinesinv1.BackupStart{Created: created}
 	for _, f := range s.snapshot.Files() {
 		start.Files = append(start.Files, &kinesinv1.BackupFile{Name: f.Name, Bytes: f.Bytes})
 	}

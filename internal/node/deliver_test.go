@@ -207,7 +207,7 @@ func (p *sender) schedule(items ...*kinesinv1.ScheduleItem) (ids []string) {
 }
 
 func item(d time.Duration) *kinesinv1.ScheduleItem {
-	return &kinesinv1.ScheduleItem{Lambda: "out", DelayMicros: d.Microseconds(), Payload: []byte("x")}
+	return &kinesinv1.ScheduleItem{Lambda: "out", Delay: d.Microseconds(), Payload: []byte("x")}
 }
 
 // deliveries counts the deliveries of each id, and holds the lateness of the first.

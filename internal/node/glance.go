@@ -50,7 +50,7 @@ func (g *glance) overview(ctx context.Context) (*kinesinv1.Overview, error) {
 		o.Installation = installationOf(&fleet)
 	}
 	if f := g.due(ctx, fleet.Store.Metered); f != nil {
-		o.DueAtMicros = f.At.UnixMicro()
+		o.DueAt = f.At.UnixMicro()
 		o.Due = dueSoon(f, func(lambda string) bool { return grants.Allow(access.Read, lambda) })
 	}
 	return o, nil
@@ -58,8 +58,8 @@ func (g *glance) overview(ctx context.Context) (*kinesinv1.Overview, error) {
 
 func windowOf(asked time.Duration, w overview.Window) *kinesinv1.OverviewWindow {
 	return &kinesinv1.OverviewWindow{
-		AskedMicros: asked.Microseconds(), CoveredMicros: w.Length.Microseconds(), StartedPerSecond: w.Started, FailedPerSecond: w.Failed, EndedPerSecond: w.Ended,
-		LatenessP50Micros: w.Late50.Microseconds(), LatenessP95Micros: w.Late95.Microseconds(), LatenessP99Micros: w.Late99.Microseconds(),
+		Asked: asked.Microseconds(), Covered: w.Length.Microseconds(), StartedPerSecond: w.Started, FailedPerSecond: w.Failed, EndedPerSecond: w.Ended,
+		LatenessP50: w.Late50.Microseconds(), LatenessP95: w.Late95.Microseconds(), LatenessP99: w.Late99.Microseconds(),
 	}
 }
 
@@ -104,7 +104,7 @@ func dueSoon(f *overview.Forecast, may func(lambda string) bool) (all []*kinesin
 	for i, edge := range f.Edges[1:] {
 		tasks, off := sum.In(1, i+1)
 		all = append(all, &kinesinv1.DueSoon{
-			WithinMicros: edge.Sub(f.At).Round(time.Minute).Microseconds(), Tasks: tasks, AtLeast: sum.IsAtLeast(edge), Error: off,
+			Within: edge.Sub(f.At).Round(time.Minute).Microseconds(), Tasks: tasks, AtLeast: sum.IsAtLeast(edge), Error: off,
 		})
 	}
 	return all

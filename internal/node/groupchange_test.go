@@ -132,7 +132,7 @@ func TestACallThatDiesBeforeItsMembersCount(t *testing.T) {
 		}
 		var left []*kinesinv1.ScheduleItem
 		for i := range 40 {
-			left = append(left, &kinesinv1.ScheduleItem{Lambda: "mail", Payload: fmt.Append(nil, "left", i), DelayMicros: (time.Duration(i) * 5 * time.Minute).Microseconds()})
+			left = append(left, &kinesinv1.ScheduleItem{Lambda: "mail", Payload: fmt.Append(nil, "left", i), Delay: (time.Duration(i) * 5 * time.Minute).Microseconds()})
 		}
 		_, err = r.nodes[0].node.inbound.AddMembers(r.ctx, inbound.Members{
 			Group: id, At: 2, TryAt: func(uint32) uint32 { return 0 }, DueMax: task.InstantOf(g.Expires), Until: task.InstantOf(g.Expires),

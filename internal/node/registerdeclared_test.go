@@ -62,7 +62,7 @@ func (r registered) wantObjective(what, want string) {
 	got := ""
 	for _, s := range response.GetObjectives() {
 		o := s.GetObjective()
-		got += fmt.Sprint(o.GetObjective(), " ", o.GetWithinMicros(), " ", o.GetWindowMicros(), " ", o.GetUpdatedBy(), " ", o.GetRegistered())
+		got += fmt.Sprint(o.GetObjective(), " ", o.GetWithin(), " ", o.GetWindow(), " ", o.GetUpdatedBy(), " ", o.GetRegistered())
 	}
 	if got != want {
 		r.t.Errorf("%s: %q, want %q", what, got, want)
@@ -96,7 +96,7 @@ func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 			"update":           second(r.client.UpdateCron(r.ctx, one)),
 			"delete":           r.client.DeleteCron(r.ctx, "nightly"),
 			"create":           third(r.client.CreateCron(r.ctx, sdk.Cron{Name: "nightly", Lambda: "mail", Schedule: "@daily"})),
-			"set objective":    second(r.nodes[1].node.objectiveService().SetObjective(r.ctx, &kinesinv1.SetObjectiveRequest{Lambda: "mail", WithinMicros: 1000, Objective: 9})),
+			"set objective":    second(r.nodes[1].node.objectiveService().SetObjective(r.ctx, &kinesinv1.SetObjectiveRequest{Lambda: "mail", Within: 1000, Objective: 9})),
 			"delete objective": second(r.nodes[1].node.objectiveService().DeleteObjective(r.ctx, &kinesinv1.DeleteObjectiveRequest{Lambda: "mail"})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "is registered with") || !strings.Contains(err.Error(), "Terraform") {

@@ -36,7 +36,7 @@ func TestAFleetAndARestartKeepTheBudget(t *testing.T) {
 		}
 		one, serviceOne := process()
 		if _, err := serviceOne.SetObjective(t.Context(), &kinesinv1.SetObjectiveRequest{
-			Lambda: "mail", WithinMicros: 5_000_000, Objective: 99, WindowMicros: (24 * time.Hour).Microseconds(),
+			Lambda: "mail", Within: 5_000_000, Objective: 99, Window: (24 * time.Hour).Microseconds(),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func (f *fleet) keeper() *objective.Keeper {
 func (f *fleet) set(k *objective.Keeper, percent float64) {
 	f.Helper()
 	s := &objective.Service{Keeper: k, Catalog: f.catalog}
-	if _, err := s.SetObjective(f.Context(), &kinesinv1.SetObjectiveRequest{Lambda: "mail", WithinMicros: 5_000_000, Objective: percent}); err != nil {
+	if _, err := s.SetObjective(f.Context(), &kinesinv1.SetObjectiveRequest{Lambda: "mail", Within: 5_000_000, Objective: percent}); err != nil {
 		f.Fatal(err)
 	}
 }

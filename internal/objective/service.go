@@ -32,7 +32,7 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 		return nil, err
 	}
 	o := &Objective{
-		Lambda: l.Name, Ref: l.Ref, Within: task.Micros(r.GetWithinMicros()), Percent: r.GetObjective(), Window: task.Micros(r.GetWindowMicros()),
+		Lambda: l.Name, Ref: l.Ref, Within: task.Micros(r.GetWithin()), Percent: r.GetObjective(), Window: task.Micros(r.GetWindow()),
 		Updated: s.Keeper.clock.Now(), UpdatedBy: access.From(ctx).Name,
 	}
 	if err := checkSet(r.GetManagedBy()); err != nil {
@@ -179,15 +179,15 @@ func statusView(s *Status) *kinesinv1.ObjectiveStatus {
 		Waiting: s.Waiting,
 	}
 	for _, b := range s.Burns {
-		v.Burns = append(v.Burns, &kinesinv1.Burn{OverMicros: b.Over.Microseconds(), Rate: b.Burn(s.Percent), Started: b.Started})
+		v.Burns = append(v.Burns, &kinesinv1.Burn{Over: b.Over.Microseconds(), Rate: b.Burn(s.Percent), Started: b.Started})
 	}
 	return v
 }
 
 func view(o *Objective) *kinesinv1.Objective {
 	return &kinesinv1.Objective{
-		Lambda: o.Lambda, WithinMicros: o.Within.Microseconds(), Objective: o.Percent, WindowMicros: o.Window.Microseconds(),
-		UpdatedMicros: int64(o.Updated), UpdatedBy: o.UpdatedBy,
+		Lambda: o.Lambda, Within: o.Within.Microseconds(), Objective: o.Percent, Window: o.Window.Microseconds(),
+		Updated: int64(o.Updated), UpdatedBy: o.UpdatedBy,
 		ManagedBy: o.ManagedBy, Registered: o.Registered,
 	}
 }

@@ -132,7 +132,7 @@ func (v *chainView) add(t *kinesinv1.ChainTask, parent *int) {
 	at := len(v.Tasks)
 	v.Tasks = append(v.Tasks, chainTask{
 		Parent: parent, Edge: t.GetEdge(), ID: t.GetId(), Lambda: t.GetLambda(), Collection: t.GetCollection(), State: t.GetState(),
-		Due: moment(t.GetDueMicros()), Delay: durationOf(t.GetDelayMicros()), Started: moment(t.GetStartedMicros()), Ended: moment(t.GetEndedMicros()),
+		Due: moment(t.GetDue()), Delay: durationOf(t.GetDelay()), Started: moment(t.GetStarted()), Ended: moment(t.GetEnded()),
 		Attempt: t.GetAttempt(), Error: t.GetError(), WaitsFor: t.GetWaitsFor(), Paused: t.GetPaused(), Earlier: t.GetBeforeRedrive(),
 	})
 	for _, next := range t.GetFollowups() {
@@ -182,5 +182,5 @@ type extendRequest struct {
 }
 
 func extendChain(c *call, r *extendRequest) (int, *chainChanged, error) {
-	return changeChain(c, &kinesinv1.ControlChainRequest{Id: c.vars["id"], Action: "extend", StartBeforeMicros: int64(r.StartBefore)})
+	return changeChain(c, &kinesinv1.ControlChainRequest{Id: c.vars["id"], Action: "extend", StartBefore: int64(r.StartBefore)})
 }

@@ -36,7 +36,7 @@ func (t *changed) seq() uint64 { return t.Seq }
 // onlyChange returns the result of a response that has one.
 func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, error) {
 	r, err := only(response.GetResults(), err)
-	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDueMicros()), Seq: r.GetSeq()}, err
+	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDue()), Seq: r.GetSeq()}, err
 }
 
 // noted adds to the result of a change whether the due time that was asked for was in the past. Due times are
@@ -77,7 +77,7 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	switch {
 	case moves && !updates:
 		status, t, err := onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
-			Ids: ids, Keys: keys, DueMicros: due, DelayMicros: delay, IfSeq: seq,
+			Ids: ids, Keys: keys, Due: due, Delay: delay, IfSeq: seq,
 		}))
 		return noted(due, status, t, err)
 	case !updates:
@@ -85,11 +85,11 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	}
 	update := &kinesinv1.TaskUpdate{
 		IfSeq: seq, Payload: given(r.payload, data),
-		MaxAttempts: r.MaxAttempts.uint32(), TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
-		StartBeforeMicros: int64(r.StartBefore), Priority: r.Priority, DueMicros: due, DelayMicros: delay,
+		MaxAttempts: r.MaxAttempts.uint32(), Timeout: r.Timeout.micros(), BackoffMin: r.BackoffMin.micros(), BackoffMax: r.BackoffMax.micros(),
+		StartBefore: int64(r.StartBefore), Priority: r.Priority, Due: due, Delay: delay,
 	}
 	if r.Delay != nil && delay == 0 {
-		update.DelayMicros = 1 // now
+		update.Delay = 1 // now
 	}
 	if len(ids) > 0 {
 		update.Id = ids[0]

@@ -135,21 +135,21 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 		return nil, invalid("%v", err)
 	}
 	return &kinesinv1.SetCronRequest{Cron: &kinesinv1.Cron{
-		Name: name, Version: version, Lambda: s.Lambda, Schedule: s.Schedule, Zone: s.Zone, StartMicros: int64(s.Start), EndMicros: int64(s.End),
-		JitterMicros: s.Jitter.micros(), Gap: s.Gap, Fold: s.Fold, Overlap: s.Overlap, CatchUp: s.CatchUp, CatchUpMax: s.CatchUpMax,
-		CatchUpWithinMicros: s.CatchUpWithin.micros(), FailuresMax: s.FailuresMax, Priority: s.Priority, Collection: s.Collection, Tags: s.Tags, Payload: data,
+		Name: name, Version: version, Lambda: s.Lambda, Schedule: s.Schedule, Zone: s.Zone, Start: int64(s.Start), End: int64(s.End),
+		Jitter: s.Jitter.micros(), Gap: s.Gap, Fold: s.Fold, Overlap: s.Overlap, CatchUp: s.CatchUp, CatchUpMax: s.CatchUpMax,
+		CatchUpWithin: s.CatchUpWithin.micros(), FailuresMax: s.FailuresMax, Priority: s.Priority, Collection: s.Collection, Tags: s.Tags, Payload: data,
 		ManagedBy: s.ManagedBy,
 	}}, nil
 }
 
 func cronViewOf(c *kinesinv1.Cron) cronView {
 	v := cronView{
-		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreatedMicros()), CreatedBy: c.GetCreatedBy(),
-		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(), LambdaDeleted: c.GetLambdaDeleted(),
+		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreated()), CreatedBy: c.GetCreatedBy(),
+		Updated: moment(c.GetUpdated()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(), LambdaDeleted: c.GetLambdaDeleted(),
 		cronSettings: cronSettings{
-			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStartMicros()), End: moment(c.GetEndMicros()),
-			Jitter: durationOf(c.GetJitterMicros()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),
-			CatchUpMax: c.GetCatchUpMax(), CatchUpWithin: durationOf(c.GetCatchUpWithinMicros()), FailuresMax: c.GetFailuresMax(),
+			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStart()), End: moment(c.GetEnd()),
+			Jitter: durationOf(c.GetJitter()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),
+			CatchUpMax: c.GetCatchUpMax(), CatchUpWithin: durationOf(c.GetCatchUpWithin()), FailuresMax: c.GetFailuresMax(),
 			Priority: c.GetPriority(), Collection: c.GetCollection(), Tags: c.GetTags(), ManagedBy: c.GetManagedBy(),
 		},
 	}
@@ -157,9 +157,9 @@ func cronViewOf(c *kinesinv1.Cron) cronView {
 		v.payload = payloadOf(c.GetPayload(), nil)
 	}
 	if p := c.GetPause(); p != nil {
-		v.Pause = &cronPause{p.GetReason(), p.GetBy(), moment(p.GetAtMicros()), moment(p.GetUntilMicros())}
+		v.Pause = &cronPause{p.GetReason(), p.GetBy(), moment(p.GetAt()), moment(p.GetUntil())}
 	}
-	for _, next := range c.GetNextMicros() {
+	for _, next := range c.GetNext() {
 		v.Next = append(v.Next, moment(next))
 	}
 	return v
@@ -206,7 +206,7 @@ func deleteCron(c *call, _ *none) (int, *cronDeleted, error) {
 }
 
 func pauseCron(c *call, r *pauseRequest) (int, *cronView, error) {
-	response, err := c.Crons.PauseCron(c.r.Context(), &kinesinv1.PauseCronRequest{Name: c.vars["name"], Reason: r.Reason, UntilMicros: int64(r.Until)})
+	response, err := c.Crons.PauseCron(c.r.Context(), &kinesinv1.PauseCronRequest{Name: c.vars["name"], Reason: r.Reason, Until: int64(r.Until)})
 	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
 }
 
@@ -222,7 +222,7 @@ func runCron(c *call, _ *none) (int, *cronRun, error) {
 
 func backfillCron(c *call, r *backfillRequest) (int, *jobView, error) {
 	response, err := c.Crons.BackfillCron(c.r.Context(), &kinesinv1.BackfillCronRequest{
-		Name: c.vars["name"], FromMicros: int64(r.From), ToMicros: int64(r.To), Pace: r.Pace, All: r.All, DryRun: r.DryRun,
+		Name: c.vars["name"], From: int64(r.From), To: int64(r.To), Pace: r.Pace, All: r.All, DryRun: r.DryRun,
 	})
 	return answer(created(!r.DryRun), response.GetJob(), err, jobViewOf)
 }
@@ -233,7 +233,7 @@ func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 		return 0, nil, err
 	}
 	request := &kinesinv1.CronHistoryRequest{Name: c.vars["name"], Limit: limit}
-	for name, into := range map[string]*int64{"from": &request.FromMicros, "to": &request.ToMicros} {
+	for name, into := range map[string]*int64{"from": &request.From, "to": &request.To} {
 		if *into, err = c.moment(name); err != nil {
 			return 0, nil, err
 		}
@@ -245,8 +245,8 @@ func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 	history := &cronHistory{Occurrences: make([]cronOccurrence, len(response.GetOccurrences()))}
 	for i, o := range response.GetOccurrences() {
 		history.Occurrences[i] = cronOccurrence{
-			Nominal: moment(o.GetNominalMicros()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
-			Late: durationOf(o.GetLateMicros()), Backfill: o.GetBackfill(), Manual: o.GetManual(),
+			Nominal: moment(o.GetNominal()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
+			Late: durationOf(o.GetLate()), Backfill: o.GetBackfill(), Manual: o.GetManual(),
 		}
 	}
 	return http.StatusOK, history, nil

@@ -65,7 +65,7 @@ func deadLetterQueuesOf(all []*kinesinv1.DeadLetterQueue) []deadLetterQueue {
 	for i, q := range all {
 		views[i] = deadLetterQueue{Priority: q.GetPriority(), Source: q.GetSource(), Name: q.GetName(), ReceivesMax: q.GetReceivesMax(), Count: q.GetCount()}
 		if m := q.GetMove(); m != nil {
-			views[i].Move = &deadLetterMove{m.GetState(), m.GetMoved(), m.GetTotal(), moment(m.GetStartedMicros()), m.GetProblem()}
+			views[i].Move = &deadLetterMove{m.GetState(), m.GetMoved(), m.GetTotal(), moment(m.GetStarted()), m.GetProblem()}
 		}
 	}
 	return views
@@ -89,7 +89,7 @@ func listDeadLetters(c *call, _ *none) (int, *deadLetterList, error) {
 	list := &deadLetterList{Messages: make([]deadLetter, len(response.GetMessages())), More: response.GetMore()}
 	for i, m := range response.GetMessages() {
 		list.Messages[i] = deadLetter{
-			ID: m.GetId(), MessageID: m.GetMessageId(), Priority: m.GetPriority(), Due: moment(m.GetDueMicros()), Sent: moment(m.GetSentMicros()),
+			ID: m.GetId(), MessageID: m.GetMessageId(), Priority: m.GetPriority(), Due: moment(m.GetDue()), Sent: moment(m.GetSent()),
 			Receives: m.GetReceives(), PayloadBytes: m.GetPayloadBytes(),
 		}
 		if withPayload {
@@ -109,12 +109,12 @@ func countDeadLetters(c *call, _ *none) (int, *deadLetterCount, error) {
 func changeDeadLetters(action string) func(c *call, r *deadLetterRequest) (int, *deadLettersChanged, error) {
 	return func(c *call, r *deadLetterRequest) (int, *deadLettersChanged, error) {
 		response, err := c.DeadLetters.ChangeDeadLetters(c.r.Context(), &kinesinv1.ChangeDeadLettersRequest{
-			Action: action, Lambda: c.vars["lambda"], Priority: r.Priority, Pace: r.Pace, BeganMicros: int64(r.Began), Purge: r.Purge,
+			Action: action, Lambda: c.vars["lambda"], Priority: r.Priority, Pace: r.Pace, Began: int64(r.Began), Purge: r.Purge,
 		})
 		if err != nil {
 			return 0, nil, err
 		}
-		changed := &deadLettersChanged{response.GetOutcomes(), response.GetMore(), moment(response.GetBeganMicros()), deadLetterQueuesOf(response.GetQueues())}
+		changed := &deadLettersChanged{response.GetOutcomes(), response.GetMore(), moment(response.GetBegan()), deadLetterQueuesOf(response.GetQueues())}
 		if changed.Outcomes == nil {
 			changed.Outcomes = map[string]int64{}
 		}

@@ -55,11 +55,11 @@ type resumeRequest struct {
 
 func gateViewOf(g *kinesinv1.Gate) gateView {
 	v := gateView{
-		ID: g.GetId(), State: g.GetState(), Owner: g.GetOwner(), Created: moment(g.GetCreatedMicros()), Pace: g.GetPace(),
-		Ended: moment(g.GetEndedMicros()), EndedBy: g.GetEndedBy(), Note: g.GetNote(),
+		ID: g.GetId(), State: g.GetState(), Owner: g.GetOwner(), Created: moment(g.GetCreated()), Pace: g.GetPace(),
+		Ended: moment(g.GetEnded()), EndedBy: g.GetEndedBy(), Note: g.GetNote(),
 		gateSettings: gateSettings{
 			Action: g.GetAction(), Lambda: g.GetLambda(), Priority: g.GetPriority(), Collection: g.GetCollection(), Tag: g.GetTag(),
-			Reason: g.GetReason(), Until: moment(g.GetUntilMicros()),
+			Reason: g.GetReason(), Until: moment(g.GetUntil()),
 		},
 	}
 	if c := g.GetCounts(); c != nil {
@@ -70,7 +70,7 @@ func gateViewOf(g *kinesinv1.Gate) gateView {
 
 func setGate(c *call, r *gateRequest) (int, *gateView, error) {
 	response, err := c.Gates.SetGate(c.r.Context(), &kinesinv1.SetGateRequest{DryRun: r.DryRun, Gate: &kinesinv1.Gate{
-		Action: r.Action, Lambda: r.Lambda, Priority: r.Priority, Collection: r.Collection, Tag: r.Tag, Reason: r.Reason, UntilMicros: int64(r.Until),
+		Action: r.Action, Lambda: r.Lambda, Priority: r.Priority, Collection: r.Collection, Tag: r.Tag, Reason: r.Reason, Until: int64(r.Until),
 	}})
 	return answer(created(!r.DryRun), response.GetGate(), err, gateViewOf)
 }

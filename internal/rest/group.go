@@ -136,8 +136,8 @@ func groupRoutes() []route {
 func groupViewOf(g *kinesinv1.Group) groupView {
 	v := groupView{
 		ID: g.GetId(), State: g.GetState(), Then: g.GetThen(), Else: g.GetElse(), Sealed: g.GetState() != "open", Members: g.GetMembers(), Counted: g.GetCounted(), Counts: g.GetCounts(),
-		Created: moment(g.GetCreatedMicros()), CreatedBy: g.GetCreatedBy(), Expires: moment(g.GetExpiresMicros()), Completed: moment(g.GetCompletedMicros()),
-		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(), Cancelled: moment(g.GetCancelledMicros()), CancelledBy: g.GetCancelledBy(),
+		Created: moment(g.GetCreated()), CreatedBy: g.GetCreatedBy(), Expires: moment(g.GetExpires()), Completed: moment(g.GetCompleted()),
+		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(), Cancelled: moment(g.GetCancelled()), CancelledBy: g.GetCancelledBy(),
 		FollowUps: make([]groupFollowUpView, len(g.GetFollowUps())),
 	}
 	for i, f := range g.GetFollowUps() {
@@ -150,7 +150,7 @@ func groupViewOf(g *kinesinv1.Group) groupView {
 }
 
 func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
-	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(r.Expires)}
+	request := &kinesinv1.CreateGroupRequest{Expires: int64(r.Expires)}
 	var err error
 	if len(r.Then)+len(r.Else)+len(r.Finally) == 0 {
 		return 0, nil, invalid(`"then" is missing: want the tasks that follow in then, else or finally`)

@@ -63,14 +63,14 @@ type jobList struct {
 func jobViewOf(j *kinesinv1.Job) jobView {
 	v := jobView{
 		ID: j.GetId(), Action: j.GetAction(), Where: j.GetWhere(), All: j.GetAll(), State: j.GetState(), Pace: j.GetPace(),
-		Created: moment(j.GetCreatedMicros()), Ended: moment(j.GetEndedMicros()), CreatedBy: j.GetCreatedBy(),
+		Created: moment(j.GetCreated()), Ended: moment(j.GetEnded()), CreatedBy: j.GetCreatedBy(),
 		Matched: j.GetMatched(), MatchedExact: j.GetMatchedExact(), Examined: j.GetExamined(), Outcomes: j.GetOutcomes(),
-		Cost: j.GetCost(), Problem: j.GetProblem(), By: shift{durationOf(j.GetByMicros())}, Spread: durationOf(j.GetSpreadMicros()),
-		Due: moment(j.GetDueMicros()), Force: j.GetForce(), Group: j.GetGroup(),
+		Cost: j.GetCost(), Problem: j.GetProblem(), By: shift{durationOf(j.GetBy())}, Spread: durationOf(j.GetSpread()),
+		Due: moment(j.GetDue()), Force: j.GetForce(), Group: j.GetGroup(),
 	}
 	if b := j.GetBackfill(); b != nil {
-		v.Backfill = &backfillView{Cron: b.GetCron(), From: moment(b.GetFromMicros()), To: moment(b.GetToMicros())}
-		for _, at := range b.GetSampleMicros() {
+		v.Backfill = &backfillView{Cron: b.GetCron(), From: moment(b.GetFrom()), To: moment(b.GetTo())}
+		for _, at := range b.GetSample() {
 			v.Backfill.Sample = append(v.Backfill.Sample, moment(at))
 		}
 	}
@@ -84,7 +84,7 @@ func jobViewOf(j *kinesinv1.Job) jobView {
 func createJob(c *call, r *jobRequest) (int, *jobView, error) {
 	response, err := c.Jobs.CreateJob(c.r.Context(), &kinesinv1.CreateJobRequest{
 		Action: r.Action, Where: r.Where, All: r.All, DryRun: r.DryRun, Pace: r.Pace,
-		ByMicros: r.By.micros(), SpreadMicros: r.Spread.micros(), DueMicros: int64(r.Due), Force: r.Force,
+		By: r.By.micros(), Spread: r.Spread.micros(), Due: int64(r.Due), Force: r.Force,
 	})
 	return answer(created(!r.DryRun), response.GetJob(), err, jobViewOf)
 }

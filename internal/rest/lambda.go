@@ -61,9 +61,9 @@ type lambdaList struct {
 
 func (s *settings) wire(name string) *kinesinv1.Lambda {
 	return &kinesinv1.Lambda{
-		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, TimeoutMicros: s.Timeout.micros(),
-		BackoffMinMicros: s.BackoffMin.micros(), BackoffMaxMicros: s.BackoffMax.micros(), RetentionMicros: s.Retention.micros(),
-		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound.uint32(), StartWithinMicros: s.StartWithin.micros(),
+		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, Timeout: s.Timeout.micros(),
+		BackoffMin: s.BackoffMin.micros(), BackoffMax: s.BackoffMax.micros(), Retention: s.Retention.micros(),
+		KeyRetention: s.KeyRetention.micros(), PoisonBound: s.PoisonBound.uint32(), StartWithin: s.StartWithin.micros(),
 		PriorityWeights: s.weights(), LimitKeyConcurrency: s.LimitKeyConcurrency, LimitKeyRate: s.LimitKeyRate,
 		RetryShare: s.retryShare(), Breaker: s.Breaker.wire(),
 	}
@@ -84,7 +84,7 @@ func (b *breaker) wire() *kinesinv1.Breaker {
 	if b == nil {
 		return nil
 	}
-	return &kinesinv1.Breaker{Failures: b.Failures, WindowMicros: b.Window.micros()}
+	return &kinesinv1.Breaker{Failures: b.Failures, Window: b.Window.micros()}
 }
 
 // brakesOf returns the retry share and the breaker of a lambda, nil where there is none.
@@ -93,7 +93,7 @@ func brakesOf(l *kinesinv1.Lambda) (share *float64, b *breaker) {
 		share = new(l.GetRetryShare())
 	}
 	if l.GetBreaker() != nil {
-		b = &breaker{l.GetBreaker().GetFailures(), durationOf(l.GetBreaker().GetWindowMicros())}
+		b = &breaker{l.GetBreaker().GetFailures(), durationOf(l.GetBreaker().GetWindow())}
 	}
 	return share, b
 }
@@ -112,15 +112,15 @@ func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
 		lambdaRequest: lambdaRequest{
 			Name: l.GetName(), Mode: l.GetMode(), Priorities: l.GetPriorities(),
 			settings: settings{
-				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeoutMicros()),
-				BackoffMin: durationOf(l.GetBackoffMinMicros()), BackoffMax: durationOf(l.GetBackoffMaxMicros()), Retention: durationOf(l.GetRetentionMicros()),
-				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: ordinal(l.GetPoisonBound()), StartWithin: durationOf(l.GetStartWithinMicros()),
+				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeout()),
+				BackoffMin: durationOf(l.GetBackoffMin()), BackoffMax: durationOf(l.GetBackoffMax()), Retention: durationOf(l.GetRetention()),
+				KeyRetention: durationOf(l.GetKeyRetention()), PoisonBound: ordinal(l.GetPoisonBound()), StartWithin: durationOf(l.GetStartWithin()),
 				PriorityWeights: l.GetPriorityWeights(), LimitKeyConcurrency: l.GetLimitKeyConcurrency(), LimitKeyRate: l.GetLimitKeyRate(),
 				RetryShare: share, Breaker: b,
 			},
 		},
-		Created: moment(l.GetCreatedMicros()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),
-		RegistrationRefused: l.GetRegistrationRefused(), ShardsFrom: moment(l.GetShardsFromMicros()),
+		Created: moment(l.GetCreated()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),
+		RegistrationRefused: l.GetRegistrationRefused(), ShardsFrom: moment(l.GetShardsFrom()),
 	}
 }
 

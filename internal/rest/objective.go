@@ -62,8 +62,8 @@ func objectiveRoutes() []route {
 
 func objectiveViewOf(o *kinesinv1.Objective) objectiveView {
 	return objectiveView{
-		Lambda: o.GetLambda(), Within: durationOf(o.GetWithinMicros()), Objective: o.GetObjective(), Window: durationOf(o.GetWindowMicros()),
-		Updated: moment(o.GetUpdatedMicros()), UpdatedBy: o.GetUpdatedBy(), ManagedBy: o.GetManagedBy(), Registered: o.GetRegistered(),
+		Lambda: o.GetLambda(), Within: durationOf(o.GetWithin()), Objective: o.GetObjective(), Window: durationOf(o.GetWindow()),
+		Updated: moment(o.GetUpdated()), UpdatedBy: o.GetUpdatedBy(), ManagedBy: o.GetManagedBy(), Registered: o.GetRegistered(),
 	}
 }
 
@@ -73,7 +73,7 @@ func objectiveStatusOf(s *kinesinv1.ObjectiveStatus) objectiveStatus {
 		BudgetLeft: s.GetBudgetLeft(), Burn: make([]burnView, len(s.GetBurns())),
 	}
 	for i, b := range s.GetBurns() {
-		v.Burn[i] = burnView{durationOf(b.GetOverMicros()), b.GetRate(), b.GetStarted()}
+		v.Burn[i] = burnView{durationOf(b.GetOver()), b.GetRate(), b.GetStarted()}
 	}
 	return v
 }
@@ -108,7 +108,7 @@ func getObjective(c *call, _ *none) (int, *objectiveStatus, error) {
 
 func setObjective(c *call, r *objectiveRequest) (int, *objectiveView, error) {
 	response, err := c.Objectives.SetObjective(c.r.Context(), &kinesinv1.SetObjectiveRequest{
-		Lambda: c.vars["lambda"], WithinMicros: r.Within.micros(), Objective: r.Objective, WindowMicros: r.Window.micros(), ManagedBy: r.ManagedBy,
+		Lambda: c.vars["lambda"], Within: r.Within.micros(), Objective: r.Objective, Window: r.Window.micros(), ManagedBy: r.ManagedBy,
 	})
 	return answer(http.StatusOK, response.GetObjective(), err, objectiveViewOf)
 }

@@ -55,7 +55,7 @@ func quotaViewOf(q *kinesinv1.Quota) quotaView {
 	return quotaView{
 		Lambda: q.GetLambda(), Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
 		Concurrency: q.GetConcurrency(), Recovery: q.GetRecovery(),
-		Updated: moment(q.GetUpdatedMicros()), UpdatedBy: q.GetUpdatedBy(),
+		Updated: moment(q.GetUpdated()), UpdatedBy: q.GetUpdatedBy(),
 		ManagedBy: q.GetManagedBy(), Registered: q.GetRegistered(),
 	}
 }

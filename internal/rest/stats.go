@@ -60,22 +60,22 @@ func getStats(c *call, _ *none) (int, *statistics, error) {
 
 func lambdaStatisticsOf(l *kinesinv1.LambdaStats) lambdaStatistics {
 	s := lambdaStatistics{
-		Lambda: l.GetLambda(), Tasks: l.GetTasks(), Exact: l.GetExact(), OldestDue: moment(l.GetOldestDueMicros()),
+		Lambda: l.GetLambda(), Tasks: l.GetTasks(), Exact: l.GetExact(), OldestDue: moment(l.GetOldestDue()),
 		StartedPerSecond: l.GetStartedPerSecond(), EndedPerSecond: l.GetEndedPerSecond(),
 		FailedPerSecond: l.GetFailedPerSecond(), ThrottledPerSecond: l.GetThrottledPerSecond(),
-		LatenessP50: durationOf(l.GetLatenessP50Micros()), LatenessP99: durationOf(l.GetLatenessP99Micros()),
+		LatenessP50: durationOf(l.GetLatenessP50()), LatenessP99: durationOf(l.GetLatenessP99()),
 		DeadHour: l.GetDeadHour(), DeadDay: l.GetDeadDay(),
 		Workers: l.Workers, Due: l.Due, DueExact: l.GetDueExact(),
 	}
 	for _, h := range l.GetHeldBy() {
 		s.HeldBy = append(s.HeldBy, heldByView{
 			Reason: h.GetReason(), Text: h.GetText(), Tasks: h.Tasks, Priority: h.GetPriority(), Gate: h.GetGate(), Action: h.GetAction(),
-			Until: moment(h.GetUntilMicros()), Rate: h.GetRate(), Used: h.GetUsed(), Concurrency: h.GetConcurrency(),
+			Until: moment(h.GetUntil()), Rate: h.GetRate(), Used: h.GetUsed(), Concurrency: h.GetConcurrency(),
 		})
 	}
 	for _, p := range l.GetPriorities() {
 		s.Priorities = append(s.Priorities, priorityStatistics{
-			Priority: p.GetPriority(), StartedPerSecond: p.GetStartedPerSecond(), Queued: p.Queued, InFlight: p.GetInFlight(), Oldest: durationOf(p.GetOldestMicros()),
+			Priority: p.GetPriority(), StartedPerSecond: p.GetStartedPerSecond(), Queued: p.Queued, InFlight: p.GetInFlight(), Oldest: durationOf(p.GetOldest()),
 		})
 	}
 	return s

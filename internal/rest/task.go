@@ -90,9 +90,9 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 	v := taskView{
 		result: resultOf(t.GetResult()),
 		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), LimitKey: t.GetLimitKey(), Tags: t.GetTags(),
-		Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Enqueued: moment(t.GetEnqueuedMicros()), Started: moment(t.GetStartedMicros()),
-		Ended: moment(t.GetEndedMicros()), Next: moment(t.GetNextMicros()), StartBefore: moment(t.GetStartBeforeMicros()),
-		Timeout: durationOf(t.GetTimeoutMicros()), BackoffMin: durationOf(t.GetBackoffMinMicros()), BackoffMax: durationOf(t.GetBackoffMaxMicros()),
+		Due: moment(t.GetDue()), Created: moment(t.GetCreated()), Enqueued: moment(t.GetEnqueued()), Started: moment(t.GetStarted()),
+		Ended: moment(t.GetEnded()), Next: moment(t.GetNext()), StartBefore: moment(t.GetStartBefore()),
+		Timeout: durationOf(t.GetTimeout()), BackoffMin: durationOf(t.GetBackoffMin()), BackoffMax: durationOf(t.GetBackoffMax()),
 		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
 		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
 		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
@@ -102,11 +102,11 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 		v.Member = &groupMemberView{m.GetGroup(), m.GetIndex()}
 	}
 	if w := t.GetWaitsFor(); w != nil {
-		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntilMicros())}
+		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntil())}
 	}
 	for _, a := range t.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{
-			Number: a.GetNumber(), Worker: a.GetWorker(), Version: a.GetVersion(), Start: moment(a.GetStartMicros()), End: moment(a.GetEndMicros()), Outcome: a.GetOutcome(), Error: a.GetError(),
+			Number: a.GetNumber(), Worker: a.GetWorker(), Version: a.GetVersion(), Start: moment(a.GetStart()), End: moment(a.GetEnd()), Outcome: a.GetOutcome(), Error: a.GetError(),
 		})
 	}
 	return v
@@ -154,7 +154,7 @@ func waitTask(c *call, _ *none) (int, *taskView, error) {
 		}
 	}
 	ids, keys := c.target()
-	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, WaitMicros: wait.micros()})
+	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, Wait: wait.micros()})
 	return onlyTask(response, err, false)
 }
 
@@ -261,10 +261,10 @@ func (r *scheduleRequest) itemAt(lambda string, depth int) (*kinesinv1.ScheduleI
 		return nil, err
 	}
 	item := &kinesinv1.ScheduleItem{
-		Lambda: lambda, Payload: data, DueMicros: due, DelayMicros: delay,
+		Lambda: lambda, Payload: data, Due: due, Delay: delay,
 		Key: r.Key, LimitKey: r.LimitKey, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
-		MaxAttempts: r.MaxAttempts.uint32(), TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
-		StartBeforeMicros: int64(r.StartBefore),
+		MaxAttempts: r.MaxAttempts.uint32(), Timeout: r.Timeout.micros(), BackoffMin: r.BackoffMin.micros(), BackoffMax: r.BackoffMax.micros(),
+		StartBefore: int64(r.StartBefore),
 	}
 	return item, r.into(item, depth)
 }
@@ -278,7 +278,7 @@ type scheduled struct {
 }
 
 func scheduledOf(r *kinesinv1.ScheduleResult) scheduled {
-	return scheduled{ID: r.GetId(), Due: moment(r.GetDueMicros()), Existed: r.GetDuplicate(), State: r.GetState(), Replaced: r.GetReplaced()}
+	return scheduled{ID: r.GetId(), Due: moment(r.GetDue()), Existed: r.GetDuplicate(), State: r.GetState(), Replaced: r.GetReplaced()}
 }
 
 func scheduleTask(c *call, r *scheduleRequest) (int, *scheduled, error) {

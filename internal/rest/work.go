@@ -31,14 +31,14 @@ func registerWorker(c *call, r *registerRequest) (int, *registered, error) {
 		return 0, nil, invalid("lambdas is empty: want the names of the lambdas whose tasks the worker will claim")
 	}
 	response, err := c.Workers.Register(c.r.Context(), &kinesinv1.RegisterRequest{
-		Name: r.Name, Version: r.Version, LeaseMicros: r.Lease.micros(),
+		Name: r.Name, Version: r.Version, Lease: r.Lease.micros(),
 		Groups: []*kinesinv1.SlotGroup{{Lambdas: r.Lambdas, Slots: max(r.Slots, 1)}},
 	})
 	if err != nil {
 		return 0, nil, err
 	}
 	return http.StatusOK, &registered{
-		response.GetWorker(), durationOf(response.GetLeaseMicros()), durationOf(response.GetHeartbeatMicros()), response.GetMissing(),
+		response.GetWorker(), durationOf(response.GetLease()), durationOf(response.GetHeartbeat()), response.GetMissing(),
 	}, nil
 }
 
@@ -78,7 +78,7 @@ type claimedView struct {
 
 func claimTasks(c *call, r *claimRequest) (int, *claims, error) {
 	response, err := c.Workers.Claim(c.r.Context(), &kinesinv1.ClaimRequest{
-		Worker: r.Worker, Lambdas: r.Lambdas, Limit: r.Limit, WaitMicros: r.Wait.micros(),
+		Worker: r.Worker, Lambdas: r.Lambdas, Limit: r.Limit, Wait: r.Wait.micros(),
 	})
 	if err != nil {
 		return 0, nil, err
@@ -89,8 +89,8 @@ func claimTasks(c *call, r *claimRequest) (int, *claims, error) {
 			payload: payloadOf(t.GetPayload(), t.GetBlob()), Blob: blobViewOf(t.GetBlob()), Claim: claimOf(t.GetTask(), t.GetAttempt()),
 			ID: t.GetId(), Lambda: t.GetLambda(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), Tags: t.GetTags(),
 			Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
-			Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Timeout: durationOf(t.GetTimeoutMicros()),
-			Hold: durationOf(t.GetHoldMicros()), Traceparent: t.GetTraceparent(),
+			Due: moment(t.GetDue()), Created: moment(t.GetCreated()), Timeout: durationOf(t.GetTimeout()),
+			Hold: durationOf(t.GetHold()), Traceparent: t.GetTraceparent(),
 		}
 	}
 	return http.StatusOK, answer, nil
@@ -132,7 +132,7 @@ func sendHeartbeat(c *call, r *heartbeatRequest) (int, *heartbeat, error) {
 		request.Running = append(request.Running, &kinesinv1.Held{Task: task, Attempt: attempt})
 	}
 	response, err := c.Workers.Heartbeat(c.r.Context(), request)
-	return http.StatusOK, &heartbeat{claimsOf(response.GetCancels()), claimsOf(response.GetFenced()), moment(response.GetNowMicros())}, err
+	return http.StatusOK, &heartbeat{claimsOf(response.GetCancels()), claimsOf(response.GetFenced()), moment(response.GetNow())}, err
 }
 
 func claimsOf(held []*kinesinv1.Held) []string {
@@ -180,7 +180,7 @@ func sendResults(c *call, r *resultsRequest) (int, *resultAcks, error) {
 			return 0, nil, invalid("results[%d]: %v", i, err)
 		}
 		request.Results = append(request.Results, &kinesinv1.Result{
-			Task: task, Attempt: attempt, Outcome: one.Outcome, Error: one.Error, StartedMicros: int64(one.Started), DelayMicros: one.Delay.micros(), Result: value,
+			Task: task, Attempt: attempt, Outcome: one.Outcome, Error: one.Error, Started: int64(one.Started), Delay: one.Delay.micros(), Result: value,
 		})
 	}
 	response, err := c.Workers.SetResults(c.r.Context(), request)

@@ -61,11 +61,11 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 			return nil, 0, fmt.Errorf("encode the payload of a %s task: %w", item.Lambda, err)
 		}
 	}
-	t := &kinesinv1.BufferedTask{Id: id, AcceptedMicros: int64(now), Item: &kinesinv1.ScheduleItem{
+	t := &kinesinv1.BufferedTask{Id: id, Accepted: int64(now), Item: &kinesinv1.ScheduleItem{
 		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: payload,
-		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
-		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
-		Traceparent: traceparent, Tags: item.Tags, StartBeforeMicros: startBefore(item),
+		MaxAttempts: uint32(item.MaxAttempts), Timeout: item.Timeout.Microseconds(),
+		BackoffMin: item.BackoffMin.Microseconds(), BackoffMax: item.BackoffMax.Microseconds(),
+		Traceparent: traceparent, Tags: item.Tags, StartBefore: startBefore(item),
 	}}
 	if !envelope.Fits(c.sealer, t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,

@@ -141,7 +141,7 @@ func TestATypedTaskIsInTheQueue(t *testing.T) {
 				}
 			})
 			all := f.tasks()
-			if len(all) != 1 || all[0].Id != string(id) || all[0].AcceptedMicros != int64(now) {
+			if len(all) != 1 || all[0].Id != string(id) || all[0].Accepted != int64(now) {
 				t.Fatalf("%v", all)
 			}
 			item, shift := all[0].Item, task.Instant(0)
@@ -153,7 +153,7 @@ func TestATypedTaskIsInTheQueue(t *testing.T) {
 				t.Errorf("%+v, %v; want due %d", token, err, want)
 			}
 			if item.Lambda != "mail" || item.Priority != "high" || item.Collection != "c" || item.MaxAttempts != 3 || string(item.Payload) != `{"user":42}` ||
-				item.TimeoutMicros != 60_000_000 || item.BackoffMinMicros != 1_000_000 || item.BackoffMaxMicros != 60_000_000 || item.DueMicros+item.DelayMicros != 0 {
+				item.Timeout != 60_000_000 || item.BackoffMin != 1_000_000 || item.BackoffMax != 60_000_000 || item.Due+item.Delay != 0 {
 				t.Errorf("%v", item)
 			}
 		}
@@ -215,7 +215,7 @@ func TestEveryFieldIsInTheQueue(t *testing.T) {
 		m := f.tasks()[0].Item.ProtoReflect()
 		for i := range m.Descriptor().Fields().Len() {
 			field := m.Descriptor().Fields().Get(i)
-			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key", "limit_key", "on_conflict", "blob", "then", "else", "finally", "lambda_ref"}, string(field.Name()))
+			elsewhere := slices.Contains([]string{"due", "delay", "request_id", "key", "limit_key", "on_conflict", "blob", "then", "else", "finally", "lambda_ref"}, string(field.Name()))
 			if m.Has(field) == elsewhere {
 				t.Errorf("%s: there %v", field.Name(), m.Has(field))
 			}

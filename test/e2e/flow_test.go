@@ -218,7 +218,7 @@ func TestObservability(t *testing.T) {
 func TestJSONOverHTTP(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "curl").Must(t)
-	body := strings.NewReader(`{"items":[{"lambda":"curl","delayMicros":"3600000000"},{"lambda":"nobody"}]}`)
+	body := strings.NewReader(`{"items":[{"lambda":"curl","delay":"3600000000"},{"lambda":"nobody"}]}`)
 	response, err := http.Post(s.URL+"/kinesin.v1.TaskService/Schedule", "application/json", body)
 	if err != nil {
 		t.Fatal(err)

@@ -24,13 +24,13 @@ func TestLateReportsAreRefused(t *testing.T) {
 	defer cancel()
 	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, s.Servers[0].URL, api.ClientOptions()...)
 	lease, err := late.Register(ctx, &kinesinv1.RegisterRequest{
-		Name: "late", LeaseMicros: harness.LeaseMin.Microseconds(), Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{"work"}, Slots: 1}},
+		Name: "late", Lease: harness.LeaseMin.Microseconds(), Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{"work"}, Slots: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	task := s.One(job.Job{Millis: 3000})
-	claim, err := late.Claim(ctx, &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{"work"}, Limit: 1, WaitMicros: 5_000_000})
+	claim, err := late.Claim(ctx, &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{"work"}, Limit: 1, Wait: 5_000_000})
 	if err != nil || len(claim.Tasks) != 1 {
 		t.Fatal(claim, err)
 	}
@@ -41,7 +41,7 @@ func TestLateReportsAreRefused(t *testing.T) {
 
 	for _, outcome := range []string{"success", "fatal_failure", "retriable_failure", "released"} {
 		acks, err := late.SetResults(ctx, &kinesinv1.SetResultsRequest{Worker: lease.Worker, Results: []*kinesinv1.Result{{
-			Task: claim.Tasks[0].Task, Attempt: claim.Tasks[0].Attempt, Outcome: outcome, StartedMicros: claimed.UnixMicro(),
+			Task: claim.Tasks[0].Task, Attempt: claim.Tasks[0].Attempt, Outcome: outcome, Started: claimed.UnixMicro(),
 		}}})
 		if err != nil || len(acks.Acks) != 1 || acks.Acks[0].Problem.GetReason() != kinesinv1.Reason_REASON_FENCED {
 			t.Errorf("late %s: %v, %v; want it fenced", outcome, acks, err)

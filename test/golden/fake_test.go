@@ -154,7 +154,7 @@ func withoutChance(m protoreflect.Message) {
 		switch {
 		case d.Name() == "request_id":
 			m.Set(d, protoreflect.ValueOfBytes([]byte("request_id")))
-		case d.Name() == "since_micros" || d.Name() == "until_micros":
+		case d.Kind() == protoreflect.Int64Kind && (d.Name() == "since" || d.Name() == "until"):
 			m.Set(d, protoreflect.ValueOfInt64(due))
 		case d.Message() == nil || d.IsMap():
 		case d.IsList():

@@ -173,7 +173,7 @@ type service struct {
 func (service) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	results := make([]*kinesinv1.ScheduleResult, len(r.Items))
 	for i := range results {
-		results[i] = &kinesinv1.ScheduleResult{Id: publicID, DueMicros: 1_800_000_000_000_000}
+		results[i] = &kinesinv1.ScheduleResult{Id: publicID, Due: 1_800_000_000_000_000}
 	}
 	return &kinesinv1.ScheduleResponse{Results: results}, nil
 }
@@ -208,7 +208,7 @@ func scheduleRequest(n int) *kinesinv1.ScheduleRequest {
 	items := make([]*kinesinv1.ScheduleItem, n)
 	for i := range items {
 		items[i] = &kinesinv1.ScheduleItem{
-			Lambda: "send-reminder", DelayMicros: 60_000_000, Payload: make([]byte, 200), RequestId: make([]byte, 16),
+			Lambda: "send-reminder", Delay: 60_000_000, Payload: make([]byte, 200), RequestId: make([]byte, 16),
 		}
 	}
 	return &kinesinv1.ScheduleRequest{Items: items}
@@ -217,7 +217,7 @@ func scheduleRequest(n int) *kinesinv1.ScheduleRequest {
 func workRequest(n int) *kinesinv1.WorkRequest {
 	results := make([]*kinesinv1.Result, n)
 	for i := range results {
-		results[i] = &kinesinv1.Result{Task: make([]byte, 16), Attempt: 1, Outcome: "success", StartedMicros: 1_800_000_000_000_000}
+		results[i] = &kinesinv1.Result{Task: make([]byte, 16), Attempt: 1, Outcome: "success", Started: 1_800_000_000_000_000}
 	}
 	return &kinesinv1.WorkRequest{Results: results}
 }
@@ -228,11 +228,11 @@ func workResponse(n int) *kinesinv1.WorkResponse {
 	for i := range tasks {
 		tasks[i] = &kinesinv1.Claimed{
 			Task: make([]byte, 16), Id: publicID, Lambda: "send-reminder", Priority: "normal", Attempt: 1, MaxAttempts: 10,
-			DueMicros: 1_800_000_000_000_000, CreatedMicros: 1_800_000_000_000_000, TimeoutMicros: 900_000_000, Payload: make([]byte, 200),
+			Due: 1_800_000_000_000_000, Created: 1_800_000_000_000_000, Timeout: 900_000_000, Payload: make([]byte, 200),
 		}
 		acks[i] = &kinesinv1.ResultAck{Task: make([]byte, 16), Attempt: 1}
 	}
-	return &kinesinv1.WorkResponse{Tasks: tasks, Acks: acks, NowMicros: 1_800_000_000_000_000}
+	return &kinesinv1.WorkResponse{Tasks: tasks, Acks: acks, Now: 1_800_000_000_000_000}
 }
 
 // vtCodec is the codec of package api for grpc.

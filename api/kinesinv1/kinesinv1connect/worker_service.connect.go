@@ -55,7 +55,7 @@ type WorkerServiceClient interface {
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context) (*connect.BidiStreamForClientSimple[kinesinv1.WorkRequest, kinesinv1.WorkResponse], error)
 	// Claim is the unary form of Work, a long poll, for clients without bidirectional streams. A response that arrives more than 4 s
-	// after the end of wait_micros was delayed by the network: its tasks must not be started.
+	// after the end of wait was delayed by the network: its tasks must not be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)
@@ -182,7 +182,7 @@ type WorkerServiceHandler interface {
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context, *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
 	// Claim is the unary form of Work, a long poll, for clients without bidirectional streams. A response that arrives more than 4 s
-	// after the end of wait_micros was delayed by the network: its tasks must not be started.
+	// after the end of wait was delayed by the network: its tasks must not be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)

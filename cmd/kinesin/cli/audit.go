@@ -44,7 +44,7 @@ With -o json each record is one line.`,
 }
 
 func (a *app) printAudit(ctx context.Context, client kinesinv1connect.AccessServiceClient, since time.Time) error {
-	request := &kinesinv1.ListAuditRequest{SinceMicros: since.UnixMicro(), Limit: auditPerCall}
+	request := &kinesinv1.ListAuditRequest{Since: since.UnixMicro(), Limit: auditPerCall}
 	t := newTable(a.Stdout)
 	if !a.json() {
 		t.row("AT", "IDENTITY", "FROM", "ACTION", "TARGET", "OUTCOME", "COUNT")
@@ -75,7 +75,7 @@ func (a *app) printAudit(ctx context.Context, client kinesinv1connect.AccessServ
 
 func auditRecordOf(w *kinesinv1.AuditRecord) audit.Record {
 	return audit.Record{
-		At: task.Instant(w.GetAtMicros()), Identity: w.GetIdentity(), From: w.GetFrom(), Action: w.GetAction(), Target: w.GetTarget(),
+		At: task.Instant(w.GetAt()), Identity: w.GetIdentity(), From: w.GetFrom(), Action: w.GetAction(), Target: w.GetTarget(),
 		Outcome: w.GetOutcome(), Before: w.GetBefore(), After: w.GetAfter(), Count: w.GetCount(), Seq: w.GetSeq(), Hash: w.GetHash(),
 	}
 }

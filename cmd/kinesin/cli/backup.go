@@ -90,7 +90,7 @@ func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceCli
 		case r.Start != nil:
 			start = r.Start
 		case r.Complete && start != nil:
-			m, err := w.Commit(time.UnixMicro(start.CreatedMicros).UTC())
+			m, err := w.Commit(time.UnixMicro(start.Created).UTC())
 			_ = stream.Close() // the backup is complete
 			return m, err
 		default:

@@ -67,7 +67,7 @@ func TestInbound(t *testing.T) {
 			t.Fatal(err)
 		}
 		// It came so often before that nobody waits for its lambda any more.
-		body, err = envelope.Seal(seal, []*kinesinv1.BufferedTask{{Id: id, AcceptedMicros: int64(now), Item: &kinesinv1.ScheduleItem{
+		body, err = envelope.Seal(seal, []*kinesinv1.BufferedTask{{Id: id, Accepted: int64(now), Item: &kinesinv1.ScheduleItem{
 			Lambda: "news", Priority: "high", Collection: "c", Payload: []byte(payload),
 		}}}, 10)
 		if err != nil {

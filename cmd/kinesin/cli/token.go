@@ -59,13 +59,13 @@ type tokenObject struct {
 
 func tokenObjectOf(t *kinesinv1.Token, now time.Time) tokenObject {
 	o := tokenObject{
-		Name: t.GetName(), State: "active", Grants: t.GetGrants(), Created: microsText(t.GetCreatedMicros()), CreatedBy: t.GetCreatedBy(),
-		Expires: microsText(t.GetExpiresMicros()), Revoked: microsText(t.GetRevokedMicros()),
+		Name: t.GetName(), State: "active", Grants: t.GetGrants(), Created: microsText(t.GetCreated()), CreatedBy: t.GetCreatedBy(),
+		Expires: microsText(t.GetExpires()), Revoked: microsText(t.GetRevoked()),
 	}
 	switch {
-	case t.GetRevokedMicros() != 0:
+	case t.GetRevoked() != 0:
 		o.State = "revoked"
-	case t.GetExpiresMicros() != 0 && now.UnixMicro() >= t.GetExpiresMicros():
+	case t.GetExpires() != 0 && now.UnixMicro() >= t.GetExpires():
 		o.State = "expired"
 	}
 	return o
@@ -105,7 +105,7 @@ A name exists once: revoke the token of a name before another one is made for it
 		if _, err := access.ParseGrants(grants); err != nil {
 			return usagef("--grant: %v", err)
 		}
-		r, err := client.CreateToken(ctx, &kinesinv1.CreateTokenRequest{Name: args[0], Grants: grants, LifetimeMicros: lifetime.Microseconds()})
+		r, err := client.CreateToken(ctx, &kinesinv1.CreateTokenRequest{Name: args[0], Grants: grants, Lifetime: lifetime.Microseconds()})
 		if err != nil {
 			return err
 		}

@@ -22,14 +22,14 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	}
 	return task.Lambda{
 		Name: v.Name, Mode: mode, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
-		Timeout:    task.Micros(v.TimeoutMicros),
-		BackoffMin: task.Micros(v.BackoffMinMicros),
-		BackoffMax: task.Micros(v.BackoffMaxMicros),
-		Retention:  task.Micros(v.RetentionMicros),
+		Timeout:    task.Micros(v.Timeout),
+		BackoffMin: task.Micros(v.BackoffMin),
+		BackoffMax: task.Micros(v.BackoffMax),
+		Retention:  task.Micros(v.Retention),
 
-		KeyRetention: task.Micros(v.KeyRetentionMicros), PoisonBound: v.PoisonBound, StartWithin: task.Micros(v.StartWithinMicros),
+		KeyRetention: task.Micros(v.KeyRetention), PoisonBound: v.PoisonBound, StartWithin: task.Micros(v.StartWithin),
 		LimitKeyConcurrency: v.LimitKeyConcurrency, LimitKeyRate: v.LimitKeyRate,
-		RetryShare: v.RetryShare, Breaker: task.Breaker{Failures: v.GetBreaker().GetFailures(), Window: task.Micros(v.GetBreaker().GetWindowMicros())},
+		RetryShare: v.RetryShare, Breaker: task.Breaker{Failures: v.GetBreaker().GetFailures(), Window: task.Micros(v.GetBreaker().GetWindow())},
 	}, nil
 }
 
@@ -45,24 +45,24 @@ func weightsOf(v *kinesinv1.Lambda, priorities []string) ([]uint16, error) {
 // viewEntry returns a lambda as callers see it.
 func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
-		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
-		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
-		KeyRetentionMicros: e.KeyRetention.Microseconds(), StartWithinMicros: e.StartWithin.Microseconds(),
+		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), Retention: e.Retention.Microseconds(),
+		Created: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
+		KeyRetention: e.KeyRetention.Microseconds(), StartWithin: e.StartWithin.Microseconds(),
 		Withdrawn: e.Registration != "" && !s.registered, PriorityWeights: e.NamedWeights(), RetryShare: e.RetryShare,
 		LimitKeyConcurrency: e.LimitKeyConcurrency, LimitKeyRate: e.LimitKeyRate,
 	}
 	if e.Breaker.IsSet() {
-		v.Breaker = &kinesinv1.Breaker{Failures: e.Breaker.Failures, WindowMicros: e.Breaker.Window.Microseconds()}
+		v.Breaker = &kinesinv1.Breaker{Failures: e.Breaker.Failures, Window: e.Breaker.Window.Microseconds()}
 	}
 	if from := e.ShardsFrom(); from > 0 {
-		v.ShardsFromMicros = int64(from)
+		v.ShardsFrom = int64(from)
 	}
 	if s.refused != nil {
 		v.RegistrationRefused = s.refused.Error()
 	}
 	if e.Mode == task.Managed {
-		v.MaxAttempts, v.TimeoutMicros, v.PoisonBound = e.MaxAttempts, e.Timeout.Microseconds(), e.PoisonBound
-		v.BackoffMinMicros, v.BackoffMaxMicros = e.BackoffMin.Microseconds(), e.BackoffMax.Microseconds()
+		v.MaxAttempts, v.Timeout, v.PoisonBound = e.MaxAttempts, e.Timeout.Microseconds(), e.PoisonBound
+		v.BackoffMin, v.BackoffMax = e.BackoffMin.Microseconds(), e.BackoffMax.Microseconds()
 	}
 	return v
 }

@@ -245,7 +245,7 @@ func views(q *quota.Quota) []*kinesinv1.Quota {
 func view(lambda string, l *quota.Limit) *kinesinv1.Quota {
 	return &kinesinv1.Quota{
 		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit, Concurrency: l.Concurrency, Recovery: l.Recovery,
-		UpdatedMicros: int64(l.Updated), UpdatedBy: l.UpdatedBy,
+		Updated: int64(l.Updated), UpdatedBy: l.UpdatedBy,
 		ManagedBy: l.ManagedBy, Registered: l.UpdatedBy == registeredBy,
 	}
 }
