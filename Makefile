@@ -322,9 +322,8 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) lint
 	$(MAKE) test/aws/faults LONG=
 	$(MAKE) test/openapi LONG=
-	$(MAKE) test/cron LONG=
+	$(MAKE) -j 2 test/cron test/protocol LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
-	$(MAKE) test/protocol
 	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/web
@@ -335,7 +334,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean
 	$(MAKE) check/supply
-	$(MAKE) check/reproducible
+	$(MAKE) check/reproducible CACHED=1
 	$(MAKE) vuln UNCHECKED=ok
 
 .PHONY: help

@@ -216,6 +216,9 @@ func TestCallsOfAStrangerOnOneConnection(t *testing.T) {
 // there are also its clients.
 func TestMemoryOfStrangers(t *testing.T) {
 	const grownMax = 64 << 20
+	if testing.Short() {
+		t.Skip("takes a while, and the race detector takes memory of its own")
+	}
 	cookie := literal(0x40, "cookie", "k="+strings.Repeat("A", 3900))
 	again := bytes.Repeat([]byte{0xbe}, 7) // a reference to it
 	http2 := func(begin func(c *http2Conn)) func(r *running) {
