@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,16 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// eachTime calls f with each message in m, made where there is none, and each field of it that may be a time or a
+// eachTime calls f with each message in m, made where there is none, and each field of it that is a time or a
 // duration in microseconds.
 func eachTime(m protoreflect.Message, depth int, f func(in protoreflect.Message, field protoreflect.FieldDescriptor)) {
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
 		switch {
-		case field.Kind() == protoreflect.Int64Kind && !field.IsList() && !field.IsMap():
+		case !field.IsList() && slices.Contains([]kinesinv1.Kind{kinesinv1.Kind_KIND_INSTANT, kinesinv1.Kind_KIND_DURATION}, api.KindOf(field)):
 			f(m, field)
 		case field.Message() == nil || field.IsMap() || depth == 0:
 		case field.IsList():

@@ -259,22 +259,22 @@ var File_kinesin_v1_backup_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_backup_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/backup_service.proto\x12\n" +
-	"kinesin.v1\"N\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"Z\n" +
 	"\n" +
 	"BackupFile\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06sha256\x18\x03 \x01(\fR\x06sha256\";\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\x05bytes\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x1c\n" +
+	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\";\n" +
 	"\rBackupRequest\x12*\n" +
-	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileR\x04have\"U\n" +
-	"\vBackupStart\x12\x18\n" +
-	"\acreated\x18\x01 \x01(\x03R\acreated\x12,\n" +
-	"\x05files\x18\x02 \x03(\v2\x16.kinesin.v1.BackupFileR\x05files\"\xb3\x01\n" +
+	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileR\x04have\"[\n" +
+	"\vBackupStart\x12\x1e\n" +
+	"\acreated\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12,\n" +
+	"\x05files\x18\x02 \x03(\v2\x16.kinesin.v1.BackupFileR\x05files\"\xb9\x01\n" +
 	"\x0eBackupResponse\x12-\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.kinesin.v1.BackupStartR\x05start\x12*\n" +
 	"\x04file\x18\x02 \x01(\v2\x16.kinesin.v1.BackupFileR\x04file\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x1a\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1c\n" +
+	"\x06sha256\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete2R\n" +
 	"\rBackupService\x12A\n" +
 	"\x06Backup\x12\x19.kinesin.v1.BackupRequest\x1a\x1a.kinesin.v1.BackupResponse0\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
@@ -317,6 +317,7 @@ func file_kinesin_v1_backup_service_proto_init() {
 	if File_kinesin_v1_backup_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -434,7 +434,7 @@ var File_kinesin_v1_chain_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/chain_service.proto\x12\n" +
-	"kinesin.v1\"\x96\x03\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xae\x03\n" +
 	"\tChainTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -442,11 +442,11 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x04edge\x18\x04 \x01(\tR\x04edge\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
-	"collection\x12\x10\n" +
-	"\x03due\x18\x06 \x01(\x03R\x03due\x12\x14\n" +
-	"\x05delay\x18\a \x01(\x03R\x05delay\x12\x18\n" +
-	"\astarted\x18\b \x01(\x03R\astarted\x12\x14\n" +
-	"\x05ended\x18\t \x01(\x03R\x05ended\x12\x18\n" +
+	"collection\x12\x16\n" +
+	"\x03due\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
+	"\x05delay\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1e\n" +
+	"\astarted\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
+	"\x05ended\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x18\n" +
 	"\aattempt\x18\n" +
 	" \x01(\rR\aattempt\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x1b\n" +
@@ -461,11 +461,11 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12)\n" +
 	"\x04root\x18\x03 \x01(\v2\x15.kinesin.v1.ChainTaskR\x04root\x12\x14\n" +
 	"\x05tasks\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"`\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"f\n" +
 	"\x13ControlChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06action\x18\x02 \x01(\tR\x06action\x12!\n" +
-	"\fstart_before\x18\x03 \x01(\x03R\vstartBefore\"h\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12'\n" +
+	"\fstart_before\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartBefore\"h\n" +
 	"\x14ControlChainResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\rR\achanged\x12\x12\n" +
@@ -514,6 +514,7 @@ func file_kinesin_v1_chain_service_proto_init() {
 	if File_kinesin_v1_chain_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

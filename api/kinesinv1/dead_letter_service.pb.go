@@ -665,30 +665,30 @@ var File_kinesin_v1_dead_letter_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_dead_letter_service_proto_rawDesc = "" +
 	"\n" +
 	"$kinesin/v1/dead_letter_service.proto\x12\n" +
-	"kinesin.v1\"\xd8\x01\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xea\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1a\n" +
-	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x10\n" +
-	"\x03due\x18\x04 \x01(\x03R\x03due\x12\x12\n" +
-	"\x04sent\x18\x05 \x01(\x03R\x04sent\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x16\n" +
+	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x18\n" +
+	"\x04sent\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04sent\x12\x1a\n" +
 	"\breceives\x18\x06 \x01(\rR\breceives\x12#\n" +
-	"\rpayload_bytes\x18\a \x01(\rR\fpayloadBytes\x12\x18\n" +
-	"\apayload\x18\b \x01(\fR\apayload\"\xc2\x01\n" +
+	"\rpayload_bytes\x18\a \x01(\rR\fpayloadBytes\x12\x1e\n" +
+	"\apayload\x18\b \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\"\xc8\x01\n" +
 	"\x0fDeadLetterQueue\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\tR\bpriority\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
-	"\freceives_max\x18\x04 \x01(\rR\vreceivesMax\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\x03R\x05count\x12.\n" +
-	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x86\x01\n" +
+	"\freceives_max\x18\x04 \x01(\rR\vreceivesMax\x12\x1a\n" +
+	"\x05count\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05count\x12.\n" +
+	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x98\x01\n" +
 	"\x0eDeadLetterMove\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
-	"\x05moved\x18\x02 \x01(\x03R\x05moved\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x18\n" +
-	"\astarted\x18\x04 \x01(\x03R\astarted\x12\x18\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x1a\n" +
+	"\x05moved\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05moved\x12\x1a\n" +
+	"\x05total\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05total\x12\x1e\n" +
+	"\astarted\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\"|\n" +
 	"\x16ListDeadLettersRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -700,21 +700,21 @@ const file_kinesin_v1_dead_letter_service_proto_rawDesc = "" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"M\n" +
 	"\x17CountDeadLettersRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
-	"\bpriority\x18\x02 \x01(\tR\bpriority\"e\n" +
-	"\x18CountDeadLettersResponse\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x03R\x05count\x123\n" +
-	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xa6\x01\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\"k\n" +
+	"\x18CountDeadLettersResponse\x12\x1a\n" +
+	"\x05count\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05count\x123\n" +
+	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xac\x01\n" +
 	"\x18ChangeDeadLettersRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x12\n" +
-	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x14\n" +
-	"\x05began\x18\x05 \x01(\x03R\x05began\x12\x14\n" +
-	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x88\x02\n" +
+	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x1a\n" +
+	"\x05began\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05began\x12\x14\n" +
+	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x8e\x02\n" +
 	"\x19ChangeDeadLettersResponse\x12O\n" +
 	"\boutcomes\x18\x01 \x03(\v23.kinesin.v1.ChangeDeadLettersResponse.OutcomesEntryR\boutcomes\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x12\x14\n" +
-	"\x05began\x18\x03 \x01(\x03R\x05began\x123\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1a\n" +
+	"\x05began\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05began\x123\n" +
 	"\x06queues\x18\x04 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -773,6 +773,7 @@ func file_kinesin_v1_dead_letter_service_proto_init() {
 	if File_kinesin_v1_dead_letter_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -643,7 +643,7 @@ var File_kinesin_v1_gate_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/gate_service.proto\x12\n" +
-	"kinesin.v1\"\x91\x03\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xa3\x03\n" +
 	"\x04Gate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
@@ -654,27 +654,27 @@ const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"collection\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
-	"\x05owner\x18\b \x01(\tR\x05owner\x12\x18\n" +
-	"\acreated\x18\t \x01(\x03R\acreated\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12\x1e\n" +
+	"\acreated\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1a\n" +
 	"\x05until\x18\n" +
-	" \x01(\x03R\x05until\x12\x14\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x14\n" +
 	"\x05state\x18\v \x01(\tR\x05state\x12\x12\n" +
-	"\x04pace\x18\f \x01(\rR\x04pace\x12\x14\n" +
-	"\x05ended\x18\r \x01(\x03R\x05ended\x12\x19\n" +
+	"\x04pace\x18\f \x01(\rR\x04pace\x12\x1a\n" +
+	"\x05ended\x18\r \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x19\n" +
 	"\bended_by\x18\x0e \x01(\tR\aendedBy\x12.\n" +
 	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsR\x06counts\x12\x12\n" +
-	"\x04note\x18\x10 \x01(\tR\x04note\"e\n" +
+	"\x04note\x18\x10 \x01(\tR\x04note\"w\n" +
 	"\n" +
-	"GateCounts\x12\x10\n" +
-	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x1b\n" +
-	"\tnext_hour\x18\x02 \x01(\x03R\bnextHour\x12\x14\n" +
-	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x12\n" +
-	"\x04sent\x18\x04 \x01(\x03R\x04sent\"n\n" +
+	"GateCounts\x12\x16\n" +
+	"\x03now\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x03R\x03now\x12!\n" +
+	"\tnext_hour\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\bnextHour\x12\x14\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x18\n" +
+	"\x04sent\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x03R\x04sent\"t\n" +
 	"\x0eSetGateRequest\x12$\n" +
 	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12#\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\fR\trequestId\"7\n" +
+	"request_id\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"7\n" +
 	"\x0fSetGateResponse\x12$\n" +
 	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\"7\n" +
 	"\x11ResumeGateRequest\x12\x0e\n" +
@@ -750,6 +750,7 @@ func file_kinesin_v1_gate_service_proto_init() {
 	if File_kinesin_v1_gate_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

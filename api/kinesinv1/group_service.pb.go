@@ -1002,7 +1002,7 @@ var File_kinesin_v1_group_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/group_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x15kinesin/v1/task.proto\"\xa1\x04\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xb9\x04\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +
@@ -1010,18 +1010,18 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
 	"\amembers\x18\x05 \x01(\rR\amembers\x12\x18\n" +
 	"\acounted\x18\x06 \x01(\rR\acounted\x125\n" +
-	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12\x18\n" +
-	"\acreated\x18\b \x01(\x03R\acreated\x12\x1d\n" +
+	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12\x1e\n" +
+	"\acreated\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x18\n" +
+	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x1e\n" +
 	"\aexpires\x18\n" +
-	" \x01(\x03R\aexpires\x12\x1c\n" +
-	"\tcompleted\x18\v \x01(\x03R\tcompleted\x12\x1b\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12\"\n" +
+	"\tcompleted\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\tcompleted\x12\x1b\n" +
 	"\tfollow_up\x18\f \x01(\tR\bfollowUp\x12\x18\n" +
 	"\aproblem\x18\r \x01(\tR\aproblem\x129\n" +
 	"\n" +
-	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12\x1d\n" +
-	"\tcancelled\x18\xdd\x01 \x01(\x03R\tcancelled\x12\"\n" +
+	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12#\n" +
+	"\tcancelled\x18\xdd\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\tcancelled\x12\"\n" +
 	"\fcancelled_by\x18\xde\x01 \x01(\tR\vcancelledBy\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1030,13 +1030,13 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xce\x02\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xda\x02\n" +
 	"\x12CreateGroupRequest\x12,\n" +
 	"\x04then\x18\x01 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
-	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12\x18\n" +
-	"\aexpires\x18\x03 \x01(\x03R\aexpires\x12\x1d\n" +
+	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12\x1e\n" +
+	"\aexpires\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12#\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\fR\trequestId\x126\n" +
+	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\x126\n" +
 	"\tmore_then\x18\xdc\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreThen\x126\n" +
 	"\tmore_else\x18\xdd\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreElse\x123\n" +
 	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"X\n" +
@@ -1058,12 +1058,12 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\b_members\"V\n" +
 	"\x11SealGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"]\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"c\n" +
 	"\x12CancelGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
-	"\x04pace\x18\x02 \x01(\rR\x04pace\x12\x1d\n" +
+	"\x04pace\x18\x02 \x01(\rR\x04pace\x12#\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\fR\trequestId\"a\n" +
+	"request_id\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"a\n" +
 	"\x13CancelGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12!\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"!\n" +
@@ -1166,6 +1166,7 @@ func file_kinesin_v1_group_service_proto_init() {
 		return
 	}
 	file_kinesin_v1_job_service_proto_init()
+	file_kinesin_v1_options_proto_init()
 	file_kinesin_v1_task_proto_init()
 	file_kinesin_v1_group_service_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}

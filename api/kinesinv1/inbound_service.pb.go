@@ -695,20 +695,20 @@ var File_kinesin_v1_inbound_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_inbound_service_proto_rawDesc = "" +
 	"\n" +
 	" kinesin/v1/inbound_service.proto\x12\n" +
-	"kinesin.v1\x1a\x15kinesin/v1/task.proto\"\x9c\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xb4\x02\n" +
 	"\bRejected\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x12\x1a\n" +
-	"\brejected\x18\x04 \x01(\x03R\brejected\x12\x1a\n" +
-	"\baccepted\x18\x05 \x01(\x03R\baccepted\x12\x0e\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12 \n" +
+	"\brejected\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\brejected\x12 \n" +
+	"\baccepted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\baccepted\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02id\x12\x16\n" +
-	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x14\n" +
-	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x18\n" +
+	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x1a\n" +
+	"\x05bytes\x18\b \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x18\n" +
 	"\aretries\x18\t \x01(\rR\aretries\x12,\n" +
 	"\x04item\x18\n" +
-	" \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12\x12\n" +
-	"\x04body\x18\v \x01(\fR\x04body\"A\n" +
+	" \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12\x18\n" +
+	"\x04body\x18\v \x01(\fB\x04\xc0\xf3\x18\x05R\x04body\"A\n" +
 	"\x13ListRejectedRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\"\\\n" +
@@ -803,6 +803,7 @@ func file_kinesin_v1_inbound_service_proto_init() {
 	if File_kinesin_v1_inbound_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	file_kinesin_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -627,16 +627,16 @@ var File_kinesin_v1_keyring_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\n" +
 	" kinesin/v1/keyring_service.proto\x12\n" +
-	"kinesin.v1\"\xdb\x01\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xf9\x01\n" +
 	"\n" +
 	"KeyringKey\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\rR\x06number\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\x03R\acreated\x12\x1d\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
+	"\acreated\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12#\n" +
 	"\n" +
-	"seals_from\x18\x03 \x01(\x03R\tsealsFrom\x12\x18\n" +
-	"\aretired\x18\x04 \x01(\x03R\aretired\x12%\n" +
-	"\x0emessages_until\x18\x05 \x01(\x03R\rmessagesUntil\x12%\n" +
-	"\x0everifies_until\x18\x06 \x01(\x03R\rverifiesUntil\x12\x14\n" +
+	"seals_from\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\tsealsFrom\x12\x1e\n" +
+	"\aretired\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\aretired\x12+\n" +
+	"\x0emessages_until\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\rmessagesUntil\x12+\n" +
+	"\x0everifies_until\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\rverifiesUntil\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\"\x13\n" +
 	"\x11RotateKeysRequest\"X\n" +
 	"\x12RotateKeysResponse\x12(\n" +
@@ -644,12 +644,12 @@ const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\rR\aremoved\"\x11\n" +
 	"\x0fListKeysRequest\">\n" +
 	"\x10ListKeysResponse\x12*\n" +
-	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"q\n" +
+	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"}\n" +
 	"\rInboundSender\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x18\n" +
-	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x18\n" +
-	"\arevoked\x18\x04 \x01(\x03R\arevoked\"@\n" +
+	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x1e\n" +
+	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\arevoked\"@\n" +
 	"\x10AddSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\alambdas\x18\x02 \x03(\tR\alambdas\"X\n" +
@@ -726,6 +726,7 @@ func file_kinesin_v1_keyring_service_proto_init() {
 	if File_kinesin_v1_keyring_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

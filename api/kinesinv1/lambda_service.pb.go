@@ -802,7 +802,7 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1dkinesin/v1/task_service.proto\"\xc1\a\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xf1\a\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -810,27 +810,27 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"priorities\x18\x03 \x03(\tR\n" +
 	"priorities\x12\x16\n" +
 	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
-	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x18\n" +
-	"\atimeout\x18\x06 \x01(\x03R\atimeout\x12\x1f\n" +
-	"\vbackoff_min\x18\a \x01(\x03R\n" +
-	"backoffMin\x12\x1f\n" +
-	"\vbackoff_max\x18\b \x01(\x03R\n" +
-	"backoffMax\x12\x1c\n" +
-	"\tretention\x18\t \x01(\x03R\tretention\x12\x18\n" +
+	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x1e\n" +
+	"\atimeout\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12%\n" +
+	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMin\x12%\n" +
+	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMax\x12\"\n" +
+	"\tretention\x18\t \x01(\x03B\x04\xc0\xf3\x18\x02R\tretention\x12\x1e\n" +
 	"\acreated\x18\n" +
-	" \x01(\x03R\acreated\x12\x18\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x18\n" +
 	"\aversion\x18\v \x01(\x04R\aversion\x12\x1a\n" +
 	"\bdeleting\x18\f \x01(\bR\bdeleting\x12\x1e\n" +
 	"\n" +
 	"registered\x18\r \x01(\bR\n" +
 	"registered\x12\x1c\n" +
 	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
-	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12\x1f\n" +
-	"\vshards_from\x18\x10 \x01(\x03R\n" +
-	"shardsFrom\x12#\n" +
-	"\rkey_retention\x18\x11 \x01(\x03R\fkeyRetention\x12!\n" +
-	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12!\n" +
-	"\fstart_within\x18\x13 \x01(\x03R\vstartWithin\x12R\n" +
+	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12%\n" +
+	"\vshards_from\x18\x10 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
+	"shardsFrom\x12)\n" +
+	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\fkeyRetention\x12!\n" +
+	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12'\n" +
+	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\vstartWithin\x12R\n" +
 	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
 	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x12+\n" +
@@ -840,10 +840,10 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"=\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"C\n" +
 	"\aBreaker\x12\x1a\n" +
-	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x16\n" +
-	"\x06window\x18\x02 \x01(\x03R\x06window\"A\n" +
+	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
+	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
@@ -866,9 +866,9 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"drop_tasks\x18\x02 \x01(\bR\tdropTasks\x12\x17\n" +
-	"\agoes_on\x18\x03 \x01(\bR\x06goesOn\"D\n" +
-	"\x14DeleteLambdaResponse\x12\x18\n" +
-	"\adropped\x18\x01 \x01(\x03R\adropped\x12\x12\n" +
+	"\agoes_on\x18\x03 \x01(\bR\x06goesOn\"J\n" +
+	"\x14DeleteLambdaResponse\x12\x1e\n" +
+	"\adropped\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x03R\adropped\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more2\xac\x03\n" +
 	"\rLambdaService\x12Q\n" +
 	"\fCreateLambda\x12\x1f.kinesin.v1.CreateLambdaRequest\x1a .kinesin.v1.CreateLambdaResponse\x12M\n" +
@@ -938,6 +938,7 @@ func file_kinesin_v1_lambda_service_proto_init() {
 	if File_kinesin_v1_lambda_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	file_kinesin_v1_task_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -400,15 +400,15 @@ var File_kinesin_v1_quota_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_quota_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/quota_service.proto\x12\n" +
-	"kinesin.v1\"\xcf\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xd5\x02\n" +
 	"\x05Quota\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x04 \x01(\rR\x05burst\x12\x14\n" +
 	"\x05admit\x18\x05 \x01(\x01R\x05admit\x12\x1a\n" +
-	"\bidentity\x18\x06 \x01(\tR\bidentity\x12\x18\n" +
-	"\aupdated\x18\a \x01(\x03R\aupdated\x12\x1d\n" +
+	"\bidentity\x18\x06 \x01(\tR\bidentity\x12\x1e\n" +
+	"\aupdated\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\aupdated\x12\x1d\n" +
 	"\n" +
 	"updated_by\x18\b \x01(\tR\tupdatedBy\x12 \n" +
 	"\vconcurrency\x18\t \x01(\rR\vconcurrency\x12\x1a\n" +
@@ -484,6 +484,7 @@ func file_kinesin_v1_quota_service_proto_init() {
 	if File_kinesin_v1_quota_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	file_kinesin_v1_quota_service_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

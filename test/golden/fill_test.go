@@ -4,23 +4,13 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // due is 2096-01-31T09:00:00.25Z: a time to come.
 const due = 3_978_838_800_250_000
-
-// lengths are the fields of 64 bits that are durations.
-var lengths = []string{
-	"asked", "backoff_max", "backoff_min", "by", "catch_up_within", "covered", "delay", "elapsed", "heartbeat", "hold", "jitter", "key_retention", "late",
-	"lateness_p50", "lateness_p95", "lateness_p99", "lease", "lifetime", "oldest", "over", "retention", "retry_after", "spread", "start_within", "timeout", "wait", "window", "within",
-}
-
-// counts are the fields of 64 bits that are no times, by field, or by message and field where others have the name.
-var counts = []string{
-	"bytes", "count", "dead_day", "dead_hour", "dropped", "error", "examined", "good", "in_flight", "matched", "max_examined", "moved", "next_hour", "partitions",
-	"payload_bytes", "queued", "records", "result_bytes", "servers", "tasks", "total", "unowned_partitions", "waiting", "workers",
-	"Burn.started", "GateCounts.now", "GateCounts.sent", "LambdaStats.due", "ObjectiveStatus.started",
-}
 
 // texts are values that a surface understands, by message and field; other texts are the field's name.
 var texts = map[string]string{
@@ -101,13 +91,14 @@ func (filler) value(of protoreflect.MessageDescriptor, d, named protoreflect.Fie
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(uint64(number))
 	case protoreflect.Int64Kind:
-		switch {
-		case d != named || slices.Contains(counts, name) || slices.Contains(counts, string(of.Name())+"."+name):
-			return protoreflect.ValueOfInt64(number)
-		case slices.Contains(lengths, name):
+		switch api.KindOf(named) {
+		case kinesinv1.Kind_KIND_INSTANT:
+			return protoreflect.ValueOfInt64(due + number*1_000_000)
+		case kinesinv1.Kind_KIND_DURATION:
 			return protoreflect.ValueOfInt64((90 + number) * 1_000_000)
+		default:
+			return protoreflect.ValueOfInt64(number)
 		}
-		return protoreflect.ValueOfInt64(due + number*1_000_000)
 	default:
 		panic("no value for " + string(d.FullName()))
 	}

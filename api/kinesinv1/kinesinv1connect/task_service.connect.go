@@ -65,7 +65,7 @@ type TaskServiceClient interface {
 	List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
 	// Cancel makes sure that tasks do not start, or asks running ones to stop.
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
-	// Wait returns when all named tasks have ended, or when wait are over.
+	// Wait returns when all named tasks have ended, or when the time to wait is over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 	// Reschedule moves tasks that no worker has to another time, or has them start now.
 	Reschedule(context.Context, *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
@@ -271,7 +271,7 @@ type TaskServiceHandler interface {
 	List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
 	// Cancel makes sure that tasks do not start, or asks running ones to stop.
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
-	// Wait returns when all named tasks have ended, or when wait are over.
+	// Wait returns when all named tasks have ended, or when the time to wait is over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 	// Reschedule moves tasks that no worker has to another time, or has them start now.
 	Reschedule(context.Context, *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
