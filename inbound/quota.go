@@ -29,5 +29,5 @@ func (q *callQuota) take(l *catalog.Entry) error {
 		q.in.Hooks.Throttled(l.Ref)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_THROTTLED,
-		"the admission quota of lambda %s is used up; try again in %v (kinesin quota get --lambda %s shows it)", l.Name, after.Round(time.Millisecond), l.Name).After(after)
+		"the admission quota of lambda %s is used up; try again in %v (kinesin quota get %s shows it)", l.Name, after.Round(time.Millisecond), l.Name).After(after)
 }

@@ -70,7 +70,7 @@ func (in *Inbound) quotaWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor
 	if of == "" {
 		return nil
 	}
-	return &kinesinv1.WaitsFor{Reason: waitsForQuota, Text: "the quota of " + of + " of its lambda or priority; kinesin quota get shows it"}
+	return &kinesinv1.WaitsFor{Reason: waitsForQuota, Text: "the quota of " + of + " of its lambda or priority; kinesin quota list shows it"}
 }
 
 // queueWait returns that a task waits for room in its queue: it is due, and others of its partition wait for

@@ -38,8 +38,18 @@ func (c *Connection) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&c.KeyFile, "tls-client-key-file", "", "PEM `FILE` with the key of that certificate")
 	flags.StringVar(&c.PayloadKeyFile, "payload-key-file", "", "`FILE` with the keys that payloads are encrypted with, the newest first, each a line of an id and 32 bytes in base64")
 	flags.StringVar(&c.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of payloads above 262144 bytes, the same for all programs of a task")
-	Mark(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file", "blobs")
+	names := []string{"server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file", "blobs"}
+	Mark(flags, names...)
+	for _, name := range names {
+		flags.Lookup(name).Annotations[connectionMark] = []string{"true"}
+	}
 }
+
+// connectionMark annotates the flags of a connection.
+const connectionMark = "kinesin_connection"
+
+// IsConnection reports whether a flag is one of the connection.
+func IsConnection(f *pflag.Flag) bool { return len(f.Annotations[connectionMark]) > 0 }
 
 // Client makes a client of the servers. It connects at the first call. Every error is one of usage.
 func (c *Connection) Client(opts ...sdk.ClientOption) (*sdk.Client, error) {

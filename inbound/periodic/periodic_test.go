@@ -296,7 +296,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		reason kinesinv1.Reason
 		says   string
 	}{
-		"other settings":    {func(c *kinesinv1.Cron) { c.Schedule = "@daily" }, kinesinv1.Reason_REASON_EXISTS, "exists with other settings (schedule): want another name, or a change of its version 1 (kinesin cron update)"},
+		"other settings":    {func(c *kinesinv1.Cron) { c.Schedule = "@daily" }, kinesinv1.Reason_REASON_EXISTS, "exists with other settings (schedule): want another name, or a change of its version 1 (kinesin cron set)"},
 		"another set":       {func(c *kinesinv1.Cron) { c.Zone, c.ManagedBy = "Asia/Tokyo", "billing" }, kinesinv1.Reason_REASON_EXISTS, "settings (zone, managed_by): want"},
 		"another lambda":    {func(c *kinesinv1.Cron) { c.Lambda = "pay" }, kinesinv1.Reason_REASON_EXISTS, "of another lambda"},
 		"an older version":  {func(c *kinesinv1.Cron) { c.Version, c.Schedule = 7, "@daily" }, kinesinv1.Reason_REASON_STALE_SEQ, "at version 1, not at 7"},

@@ -141,7 +141,7 @@ func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cr
 	case version == 0 && c.Ref != l.Ref:
 		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, of another lambda: want another name", c.Name)
 	case version == 0:
-		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists with other settings (%s): want another name, or a change of its version %d (kinesin cron update)",
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists with other settings (%s): want another name, or a change of its version %d (kinesin cron set)",
 			c.Name, differing(c, asked, spec), c.Version)
 	case version != c.Version:
 		return stale(c, version)

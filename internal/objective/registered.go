@@ -61,7 +61,7 @@ func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Regist
 	if err != nil || have.ManagedBy == "" {
 		return err
 	}
-	return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "objective: there is one, managed by set %s: take it out of that file, and delete it with kinesin slo delete --lambda %s", have.ManagedBy, l.Name)
+	return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "objective: there is one, managed by set %s: take it out of that file, and delete it with kinesin objective delete %s", have.ManagedBy, l.Name)
 }
 
 // Make sets the objective of a registration, or deletes that of an earlier one.

@@ -36,7 +36,11 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	server.Run("lambda", "create", "out", "--mode", "deliver", "--priorities", "one,two").Must(t)
 	server.Run("lambda", "create", "work").Must(t)
 	dead := func(command string, args ...string) []string {
-		return append([]string{command, "--dead-letters", "--lambda", "out", "-o", "json"}, args...)
+		all := append([]string{command, "--dead-letters", "-o", "json"}, args...)
+		if command == "list" || command == "count" {
+			return append(all, "out")
+		}
+		return append(all, "--lambda", "out")
 	}
 	ids := map[string]string{}
 	for n := range 12 {
@@ -101,7 +105,7 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	server.Run(dead("delete", "--purge")...).Must(t)
 	count(0)
 
-	if r := server.Run("list", "--dead-letters", "--lambda", "work"); r.Code != 1 || !strings.Contains(r.Stderr, "lambda=work and state=dead") {
+	if r := server.Run("list", "work", "--dead-letters"); r.Code != 1 || !strings.Contains(r.Stderr, "lambda=work and state=dead") {
 		t.Errorf("a managed lambda: %+v", r)
 	}
 	audit := server.Run("audit").Must(t)

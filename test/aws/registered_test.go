@@ -77,7 +77,7 @@ func TestRegistered(t *testing.T) {
 	}
 	server.Run("lambda", "delete", "bills", "--drop").Refused(t, 1, "is registered", "Terraform",
 		`aws dynamodb delete-item --table-name `+s.AWS.Prefix+`-control --key '{"c":{"S":"registration"},"n":{"S":"bills"}}'`)
-	if said := server.Run("lambda", "update", "bills", "--max-attempts", "5"); !strings.Contains(said.Stderr, "until its registration changes") {
+	if said := server.Run("lambda", "set", "bills", "--max-attempts", "5"); !strings.Contains(said.Stderr, "until its registration changes") {
 		t.Errorf("update says %+v", said)
 	}
 	s.register("bills", `{"format":1,"priorities":["one"]}`)

@@ -43,7 +43,7 @@ func killWhileLimited(t *testing.T, l limited) {
 		s.Serve()
 	}
 	if l.quota > 0 {
-		s.Servers[0].Run("quota", "set", "--lambda", "work", "--concurrency", fmt.Sprint(l.quota)).Must(t)
+		s.Servers[0].Run("quota", "set", "work", "--concurrency", fmt.Sprint(l.quota)).Must(t)
 		time.Sleep(3 * time.Second) // then it holds on all servers
 	}
 	s.Worker(harness.WorkerOptions{Slots: 100, Lease: patient})

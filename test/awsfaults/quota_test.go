@@ -28,7 +28,7 @@ func TestAQuotaWhileServersJoinAndLeave(t *testing.T) {
 	for _, server := range s.Servers[:last] {
 		s.Worker(harness.WorkerOptions{Server: server, Slots: 3 * rate, Lease: patient})
 	}
-	s.Servers[0].Run("quota", "set", "--lambda", "work", "--rate", fmt.Sprint(rate)).Must(t)
+	s.Servers[0].Run("quota", "set", "work", "--rate", fmt.Sprint(rate)).Must(t)
 	time.Sleep(3 * time.Second) // then it holds on all servers
 
 	var acked []sdk.ID
@@ -55,7 +55,7 @@ func TestAQuotaWhileServersJoinAndLeave(t *testing.T) {
 	})
 	p.run(fmt.Sprintf("%d servers", last), func() { time.Sleep(phase) })
 	p.total()
-	s.Servers[0].Run("quota", "set", "--lambda", "work", "--rate", "none").Must(t)
+	s.Servers[0].Run("quota", "set", "work", "--rate", "none").Must(t)
 	finish(s, "quota", acked)
 }
 

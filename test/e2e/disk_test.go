@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 	w := s.CommandWorker("--lambda", "work", "--concurrency", "8", "--", "true")
 	s.Run("wait", stored, "--timeout", "20s").Must(t)
 	eventually(t, "tasks end on a full disk", func() bool {
-		return strings.Count(s.Run("list", "--lambda", "work", "--state", "success", "--limit", "20").Must(t), "success") == 20
+		return strings.Count(s.Run("list", "work", "--state", "success", "--limit", "20").Must(t), "success") == 20
 	})
 	w.Signal(syscall.SIGTERM)
 	w.Wait(soon)

@@ -33,7 +33,7 @@ func TestTasksThatNobodyRunsExpire(t *testing.T) {
 			t.Errorf("%+v, want it expired without an attempt", v)
 		}
 	}
-	if list := s.Run("list", "--lambda", "late", "--state", "expired").Must(t); strings.Count(list, "expired") != 3 {
+	if list := s.Run("list", "late", "--state", "expired").Must(t); strings.Count(list, "expired") != 3 {
 		t.Errorf("list printed %q", list)
 	}
 }

@@ -43,7 +43,7 @@ func TestReadmeFlow(t *testing.T) {
 	if got, want := s.Run("wait", id, "--timeout", "20s").Must(t), id+" success"; got != want {
 		t.Errorf("wait printed %q, want %q", got, want)
 	}
-	if list := s.Run("list", "--lambda", "greet").Must(t); !strings.Contains(list, id) || !strings.Contains(list, "success") {
+	if list := s.Run("list", "greet").Must(t); !strings.Contains(list, id) || !strings.Contains(list, "success") {
 		t.Errorf("list printed %q", list)
 	}
 	v := s.Get(id)
@@ -187,7 +187,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "completion", "completion bash",
-		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain show", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group show", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "slo", "slo set", "slo show", "top", "debug", "debug bundle",
+		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain get", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group show", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "slo", "slo set", "slo show", "top", "debug", "debug bundle",
 	} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
 			t.Errorf("kinesin %s --help: %+v", command, r)

@@ -39,7 +39,7 @@ func TestBadSchedules(t *testing.T) {
 		t.Log(c.name)
 		s.Run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
 	}
-	if list := s.Run("list", "--lambda", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
+	if list := s.Run("list", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
 		t.Errorf("something was written: %s", list)
 	}
 }
@@ -142,10 +142,10 @@ func TestLambdas(t *testing.T) {
 	s.Run("lambda", "create", "no spaces").Refused(t, 1, "no spaces", "a-z", "64")
 	s.Run("lambda", "create", "mail", "--mode", "deliver").Refused(t, 1, "deliver")
 	s.Run("lambda", "get", "nobody").Refused(t, 1, "nobody")
-	s.Run("lambda", "update", "work", "--max-attempts", "5").Must(t)
-	s.Run("lambda", "update", "work", "--shards", "4").Must(t)
-	s.Run("lambda", "update", "work", "--shards", "3").Refused(t, 1, "shards only grow", "work has 4")
-	s.Run("lambda", "update", "work", "--shards", "1025").Refused(t, 2, "1 to 1024")
+	s.Run("lambda", "set", "work", "--max-attempts", "5").Must(t)
+	s.Run("lambda", "set", "work", "--shards", "4").Must(t)
+	s.Run("lambda", "set", "work", "--shards", "3").Refused(t, 1, "shards only grow", "work has 4")
+	s.Run("lambda", "set", "work", "--shards", "1025").Refused(t, 2, "1 to 1024")
 	s.Run("lambda", "create", "work", "--max-attempts", "5").Must(t) // its shards are what they are
 	var got struct {
 		Name        string    `json:"name"`

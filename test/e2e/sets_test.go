@@ -43,7 +43,7 @@ func TestAJobGoesOnAfterAKill(t *testing.T) {
 	s.Run("schedule", "other", "--in", "1h").Must(t)
 	scheduleMany(t, s, setTasks)
 	var first []struct{ ID string }
-	s.Run("list", "--lambda", "mail", "--limit", "1", "-o", "json").JSON(t, &first)
+	s.Run("list", "mail", "--limit", "1", "-o", "json").JSON(t, &first)
 	for _, j := range killedJobs {
 		if j.args == "delete" { // a row is needed for a while after its first due time
 			s.Shutdown()
@@ -81,7 +81,7 @@ func (j *killedJob) run(t *testing.T, s *harness.Server) {
 		State    string
 		Outcomes map[string]int
 	}
-	show := func() { s.Run("job", "show", id, "-o", "json").JSON(t, &job) }
+	show := func() { s.Run("job", "get", id, "-o", "json").JSON(t, &job) }
 	for kills := range 2 {
 		eventually(t, j.args+": some tasks are changed", func() bool { show(); return job.Outcomes[j.outcome] > 1000*(kills+1) })
 		if job.State != "running" {
@@ -132,7 +132,7 @@ func dues(t *testing.T, s *harness.Server) map[string]time.Time {
 		ID  string
 		Due time.Time
 	}
-	s.Run("list", "--lambda", "mail", "--limit", "0", "-o", "json").JSON(t, &all)
+	s.Run("list", "mail", "--limit", "0", "-o", "json").JSON(t, &all)
 	due := map[string]time.Time{}
 	for _, one := range all {
 		due[one.ID] = one.Due
@@ -204,11 +204,11 @@ func TestSetsByHand(t *testing.T) {
 	s.Run("cancel", "--where", " ").Refused(t, 1, "without a filter")
 	s.Run("cancel", "--where", "attempts>=0").Refused(t, 1, "matches every task")
 	s.Run("cancel", "--lambda", "nosuch", "--all").Refused(t, 1, "unknown lambda")
-	s.Run("count", "--lambda", "nosuch").Refused(t, 1, "unknown lambda")
+	s.Run("count", "nosuch").Refused(t, 1, "unknown lambda")
 	if all := s.Run("cancel", "--where", "attempts>=0", "--all", "--dry-run").Must(t); !strings.Contains(all, "counted") {
 		t.Error(all)
 	}
-	s.Run("job", "show", "nope").Refused(t, 1, "no such job")
+	s.Run("job", "get", "nope").Refused(t, 1, "no such job")
 	if jobs := s.Run("job", "list").Must(t); strings.Count(jobs, "done") != 3 {
 		t.Error(jobs)
 	}

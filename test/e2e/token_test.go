@@ -47,7 +47,7 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	s := harness.StartServer(t, harness.ServerOptions{
 		Host: "0.0.0.0", Args: []string{"--auth-token-file", newFile(t, "# of workers", tokenB, tokenA)},
 	})
-	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "--lambda", "work"}, {"inbound", "key"}} {
+	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "work"}, {"inbound", "key"}} {
 		s.Run(c...).Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
 		s.Run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not accept the token")
 	}

@@ -23,7 +23,7 @@ var texts = map[string]string{
 
 // filler sets all fields of answers.
 type filler struct {
-	paged   bool // also those that say that there is more
+	paged   bool // also those that say that there is more, or that what a call creates was there
 	results int  // how many results there are
 }
 
@@ -38,7 +38,7 @@ func (f filler) fill(m protoreflect.Message, above []protoreflect.FullName) {
 				continue
 			}
 		}
-		if !f.paged && (d.Name() == "more" || d.Name() == "next_cursor" || m.Descriptor().Name() == "ListAuditResponse" && d.Name() == "next") {
+		if !f.paged && isMore(m.Descriptor().Name(), d.Name()) {
 			continue
 		}
 		switch {
@@ -63,6 +63,19 @@ func (f filler) fill(m protoreflect.Message, above []protoreflect.FullName) {
 			m.Set(d, f.value(m.Descriptor(), d, d))
 		}
 	}
+}
+
+// isMore reports whether a field says that there is more, or that what a call creates was there.
+func isMore(message, field protoreflect.Name) bool {
+	switch field {
+	case "more", "next_cursor":
+		return true
+	case "next":
+		return message == "ListAuditResponse"
+	case "existed":
+		return message == "CreateLambdaResponse" || message == "SetCronResponse"
+	}
+	return false
 }
 
 // value returns a value for a field, which depends on its number, so that two fields that are taken for each other

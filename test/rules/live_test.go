@@ -292,7 +292,7 @@ var literal = regexp.MustCompile(`(kinesin_[a-z0-9_]+)\{(\w+)="([^"]+)"`)
 // knownLabels fails for a rule that selects a value that no server's series has: it could never fire.
 func knownLabels(t *testing.T, s *harness.Server) {
 	t.Helper()
-	s.Run("slo", "set", "--lambda", "mail", "--within", "5s", "--objective", "99").Must(t)
+	s.Run("objective", "set", "mail", "--within", "5s", "--objective", "99").Must(t)
 	s.Fetch("/metrics") // the first scrape after it makes its series
 	_, body := s.Fetch("/metrics")
 	for _, g := range alerts(t).Groups {

@@ -44,23 +44,23 @@ func TestDeclared(t *testing.T) {
 	shown := awaitCron(t, server, "nightly", `"revision":1`)
 	for _, want := range []string{`"registered":true`, `"created_by":"(registration)"`, `"zone":"Europe/Berlin"`, `"catch_up_max":5`, `nominal`} {
 		if !strings.Contains(shown, want) {
-			t.Errorf("cron show has no %s: %s", want, shown)
+			t.Errorf("cron get has no %s: %s", want, shown)
 		}
 	}
-	if text := server.Run("cron", "show", "nightly").Must(t); !strings.Contains(text, "by Terraform") {
-		t.Errorf("cron show does not say where the cron is from: %s", text)
+	if text := server.Run("cron", "get", "nightly").Must(t); !strings.Contains(text, "by Terraform") {
+		t.Errorf("cron get does not say where the cron is from: %s", text)
 	}
 	if shown := awaitCron(t, server, "weekly", "2027-01-31T08:00:00"); !strings.Contains(shown, `"registered":true`) {
 		t.Error(shown)
 	}
-	if slo := server.Run("slo", "show", "--lambda", "report", "-o", "json").Must(t); !strings.Contains(slo, `"within":"5s"`) || !strings.Contains(slo, `"registered":true`) {
-		t.Errorf("slo show: %s", slo)
+	if slo := server.Run("objective", "get", "report", "-o", "json").Must(t); !strings.Contains(slo, `"within":"5s"`) || !strings.Contains(slo, `"registered":true`) {
+		t.Errorf("objective: %s", slo)
 	}
 	for _, args := range [][]string{
-		{"cron", "update", "nightly", "--schedule", "@daily"},
+		{"cron", "set", "nightly", "--schedule", "@daily"},
 		{"cron", "delete", "nightly"},
-		{"slo", "set", "--lambda", "report", "--within", "1s", "--objective", "9"},
-		{"slo", "delete", "--lambda", "report"},
+		{"objective", "set", "report", "--within", "1s", "--objective", "9"},
+		{"objective", "delete", "report"},
 	} {
 		if got := server.Run(args...); got.Code == 0 || !strings.Contains(got.Stderr, "Terraform") {
 			t.Errorf("%v: %d %s", args, got.Code, got.Stderr)
@@ -70,7 +70,7 @@ func TestDeclared(t *testing.T) {
 	declare(`crons = { nightly = { schedule = "0 3 * * *", zone = "Europe/Berlin" } }`)
 	awaitCron(t, server, "nightly", `"revision":2`)
 	awaitCron(t, server, "weekly", "there is no cron")
-	if slo := server.Run("slo", "show", "--lambda", "report", "-o", "json").Must(t); strings.TrimSpace(slo) != "[]" {
+	if slo := server.Run("objective", "get", "report", "-o", "json").Must(t); strings.TrimSpace(slo) != "[]" {
 		t.Errorf("the objective is still there: %s", slo)
 	}
 
@@ -92,7 +92,7 @@ func TestDeclared(t *testing.T) {
 func awaitCron(t *testing.T, server *harness.Server, name, want string) (shown string) {
 	t.Helper()
 	runtest.Eventually(t, registeredMax, "cron "+name+" with "+want, func() bool {
-		got := server.Run("cron", "show", name, "-o", "json")
+		got := server.Run("cron", "get", name, "-o", "json")
 		shown = got.Stdout + got.Stderr
 		var fields map[string]any
 		if json.Unmarshal([]byte(got.Stdout), &fields) == nil {

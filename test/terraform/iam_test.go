@@ -410,14 +410,14 @@ func (n *installation) schedule() {
 	later := n.batch("work", 12, "1h", "number")
 	n.client(append([]string{"cancel", n.client("schedule", "work", "--in", "1h").Must(n.t)}, later[:10]...)...).Must(n.t)
 	n.client("get", later[0], later[11], ids[0]).Must(n.t)
-	n.client("list", "--lambda", "work").Must(n.t)
+	n.client("list", "work").Must(n.t)
 	for _, id := range ids {
 		n.reaches(n.servers["inbound"], id, "success")
 	}
 	n.reaches(n.servers["inbound"], failing, "dead")
 	n.reaches(n.servers["inbound"], delivered, "delivered")
-	n.client("list", "--lambda", "work", "--state", "dead").Must(n.t)
-	n.client("list", "--lambda", "work", "--state", "success").Must(n.t)
+	n.client("list", "work", "--state", "dead").Must(n.t)
+	n.client("list", "work", "--state", "success").Must(n.t)
 	n.client("get", ids[2], "--payload").Must(n.t)
 }
 
@@ -504,7 +504,7 @@ func (n *installation) deadLetters() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	count := func() string { return n.client("count", "--dead-letters", "--lambda", "send").Must(n.t) }
+	count := func() string { return n.client("count", "send", "--dead-letters").Must(n.t) }
 	bury := func() {
 		n.t.Helper()
 		for deadline := time.Now().Add(registeredMax); count() == "about 0"; {
@@ -524,7 +524,7 @@ func (n *installation) deadLetters() {
 		}
 	}
 	bury()
-	n.client("list", "--dead-letters", "--lambda", "send", "--payload").Must(n.t)
+	n.client("list", "send", "--dead-letters", "--payload").Must(n.t)
 	if out := n.client("redrive", "--dead-letters", "--lambda", "send").Must(n.t); !strings.Contains(out, "redriven") {
 		n.t.Errorf("redrive says %q", out)
 	}

@@ -51,7 +51,8 @@ func TestTokens(t *testing.T) {
 		{"policy"},
 		{"policy", "check"},
 		{"audit", "x"},
-		{"audit", "--since", "x"},
+		{"audit", "list", "x"},
+		{"audit", "list", "--since", "x"},
 		{"audit", "verify", "x"},
 	} {
 		s.do(args...).check(t, args, 2)
@@ -63,7 +64,7 @@ func TestAuditCommand(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
 	s.must("lambda", "delete", "mail")
-	lines := strings.Split(strings.TrimSpace(s.must("audit", "--since", "1h", "-o", "json")), "\n")
+	lines := strings.Split(strings.TrimSpace(s.must("audit", "list", "--since", "1h", "-o", "json")), "\n")
 	if len(lines) != 2 {
 		t.Fatal(lines)
 	}
@@ -81,7 +82,7 @@ func TestAuditCommand(t *testing.T) {
 			t.Error(lines[i])
 		}
 	}
-	if text := s.must("audit"); !strings.Contains(text, "lambda.delete") || !strings.Contains(text, "OUTCOME") {
+	if text := s.must("audit", "list"); !strings.Contains(text, "lambda.delete") || !strings.Contains(text, "OUTCOME") {
 		t.Error(text)
 	}
 	if text := s.must("audit", "verify"); !strings.Contains(text, "2 records, 1 to 2, are as they were written; head ") {

@@ -59,7 +59,7 @@ func TestApply(t *testing.T) {
 	if got := s.must("apply", "-f", file, "--dry-run"); got != created {
 		t.Error(got)
 	}
-	if got := s.must("cron", "list") + s.must("audit", "-o", "json"); got != "" {
+	if got := s.must("cron", "list") + s.must("audit", "list", "-o", "json"); got != "" {
 		t.Errorf("a dry run made %s", got)
 	}
 	if got := s.must("apply", "-f", file); got != created {
@@ -68,14 +68,14 @@ func TestApply(t *testing.T) {
 	if got := s.must("apply", "-f", file); got != "no changes" {
 		t.Error(got)
 	}
-	if one := s.object("cron", "show", "nightly"); one["payload"] != `{"at":"{{nominal}}"}` || one["managed_by"] != "billing" || one["revision"] != 1.0 || one["start"] != "2026-01-01T00:00:00.000000Z" {
+	if one := s.object("cron", "get", "nightly"); one["payload"] != `{"at":"{{nominal}}"}` || one["managed_by"] != "billing" || one["revision"] != 1.0 || one["start"] != "2026-01-01T00:00:00.000000Z" {
 		t.Errorf("%v", one)
 	}
 
-	records := strings.Count(s.must("audit", "-o", "json"), "cron.set")
+	records := strings.Count(s.must("audit", "list", "-o", "json"), "cron.set")
 	seconds := s.write("seconds.yaml", strings.Replace(declared, "30 2", "0 30 2", 1))
 	s.do("apply", "--dry-run", "-f", seconds).check(t, "six fields", 0, "cron nightly: the expression has six fields, so the first is seconds; it fires next at 20")
-	if got := strings.Count(s.must("audit", "-o", "json"), "cron.set"); got != records || records != 2 {
+	if got := strings.Count(s.must("audit", "list", "-o", "json"), "cron.set"); got != records || records != 2 {
 		t.Errorf("%d records of changes of crons, %d before a dry run", got, records)
 	}
 
@@ -90,10 +90,10 @@ func TestApply(t *testing.T) {
 		" map[action:update changes:[map[from: setting:payload to:]] kind:cron line:27 name:sync]]" {
 		t.Error(got)
 	}
-	if got := fmt.Sprint(s.objects("quota", "get")); strings.Contains(got, "recovery") || !strings.Contains(got, "burst:20") || strings.Count(got, "managed_by:billing") != 2 {
+	if got := fmt.Sprint(s.objects("quota", "list")); strings.Contains(got, "recovery") || !strings.Contains(got, "burst:20") || strings.Count(got, "managed_by:billing") != 2 {
 		t.Error(got)
 	}
-	if one := s.objects("slo", "show")[0]; one["objective"] != 99.0 || one["managed_by"] != "billing" || one["window"] != "30d" {
+	if one := s.objects("objective", "list")[0]; one["objective"] != 99.0 || one["managed_by"] != "billing" || one["window"] != "30d" {
 		t.Errorf("%v", one)
 	}
 	if one := s.object("lambda", "get", "report"); one["timeout_ms"] != 3_600_000.0 || one["max_attempts"] != 3.0 {
@@ -137,14 +137,14 @@ func TestApplyPrunesItsOwn(t *testing.T) {
 	if got := s.must("apply", "-f", write("a", "a1", "hand")); got != "~ cron hand: managed_by none -> a" {
 		t.Error(got)
 	}
-	if one := s.object("cron", "show", "hand"); one["revision"] != 1.0 {
+	if one := s.object("cron", "get", "hand"); one["revision"] != 1.0 {
 		t.Errorf("to be managed changed what fires: %v", one)
 	}
 	s.do("apply", "-f", write("a", "new", "b1")).check(t, "of another set", 1, "line 4", "managed by set b")
-	if s.do("cron", "show", "new").code == 0 {
+	if s.do("cron", "get", "new").code == 0 {
 		t.Error("something was made of a file that was refused")
 	}
-	s.must("cron", "update", "b1", "--managed-by", "none")
+	s.must("cron", "set", "b1", "--managed-by", "none")
 	s.must("apply", "-f", write("a", "a1", "b1"))
 }
 
@@ -162,8 +162,8 @@ objectives:
   - {lambda: report, within: 5s, objective: 99}
 `
 	s.must("apply", "-f", s.write("a.yaml", some))
-	s.must("quota", "set", "--lambda", "other", "--rate", "1")
-	s.must("slo", "set", "--lambda", "other", "--within", "1s", "--objective", "90")
+	s.must("quota", "set", "other", "--rate", "1")
+	s.must("objective", "set", "other", "--within", "1s", "--objective", "90")
 	none := s.write("none.yaml", "name: a\ncrons: []\n")
 	const gone = "- quota report\n- quota report identity crm\n- objective report"
 	if got := s.must("apply", "-f", none); got != strings.ReplaceAll(gone, "- ", "keep ")+"\nno changes" {
@@ -172,7 +172,7 @@ objectives:
 	if got := s.must("apply", "-f", none, "--prune", "--dry-run"); got != gone {
 		t.Error(got)
 	}
-	if got := s.objects("quota", "get"); len(got) != 3 {
+	if got := s.objects("quota", "list"); len(got) != 3 {
 		t.Errorf("a dry run changed quotas: %v", got)
 	}
 	if got := s.must("apply", "-f", none, "--prune"); got != gone {
@@ -181,16 +181,16 @@ objectives:
 	if got := s.must("apply", "-f", none, "--prune"); got != "no changes" {
 		t.Error(got)
 	}
-	if quotas, slos := s.objects("quota", "get"), s.objects("slo", "show"); len(quotas) != 1 || quotas[0]["lambda"] != "other" || len(slos) != 1 || slos[0]["lambda"] != "other" {
+	if quotas, slos := s.objects("quota", "list"), s.objects("objective", "list"); len(quotas) != 1 || quotas[0]["lambda"] != "other" || len(slos) != 1 || slos[0]["lambda"] != "other" {
 		t.Errorf("%v %v", quotas, slos)
 	}
 	s.must("apply", "-f", s.write("a.yaml", some))
 	b := s.write("b.yaml", strings.Replace(some, "name: a", "name: b", 1))
-	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 3", "quota report is managed by set a", "kinesin quota set --lambda report --managed-by none")
-	s.must("quota", "set", "--lambda", "report", "--managed-by", "none")
-	s.must("quota", "set", "--lambda", "report", "--identity", "crm", "--admit", "5", "--managed-by", "none")
-	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 6", "objective of report is managed by set a", "kinesin slo delete --lambda report")
-	s.must("slo", "delete", "--lambda", "report")
+	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 3", "quota report is managed by set a", "kinesin quota set report --managed-by none")
+	s.must("quota", "set", "report", "--managed-by", "none")
+	s.must("quota", "set", "report", "--identity", "crm", "--admit", "5", "--managed-by", "none")
+	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 6", "objective of report is managed by set a", "kinesin objective delete report")
+	s.must("objective", "delete", "report")
 	if got := s.must("apply", "-f", b); got != "~ quota report: managed_by none -> b\n~ quota report identity crm: managed_by none -> b\n+ objective report" {
 		t.Error(got)
 	}
@@ -222,8 +222,8 @@ func TestTheExampleOfApply(t *testing.T) {
 		}
 	}
 	// the diff that the page shows, of what somebody changed by hand
-	s.must("quota", "set", "--lambda", "report", "--priority", "low", "--rate", "2", "--burst", "1")
-	s.must("cron", "update", "nightly", "--schedule", "0 3 * * *")
+	s.must("quota", "set", "report", "--priority", "low", "--rate", "2", "--burst", "1")
+	s.must("cron", "set", "nightly", "--schedule", "0 3 * * *")
 	s.must("cron", "create", "weekly", "--lambda", "mail", "--schedule", "@weekly", "--managed-by", "billing")
 	const changes = "~ quota report priority low: burst 1 -> 10, rate 2 -> 5\n~ cron nightly: schedule 0 3 * * * -> 30 2 * * *\n- cron weekly"
 	if got := s.must("apply", "-f", file, "--prune"); got != changes {

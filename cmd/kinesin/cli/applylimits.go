@@ -139,7 +139,7 @@ func (p *applying) planQuota(q *declaredQuota, name string, there *sdk.Quota) er
 	one := &change{Action: applyCreate, Kind: kindQuota, Name: name, Line: q.line}
 	p.changes = append(p.changes, one)
 	if there != nil {
-		release := "kinesin quota set --lambda " + name + " --managed-by none"
+		release := "kinesin quota set " + name + " --managed-by none"
 		for _, of := range []string{" priority ", " identity "} {
 			release = strings.Replace(release, of, " --"+of[1:], 1)
 		}
@@ -210,7 +210,7 @@ func (p *applying) planObjective(o *declaredObjective, there *slo.Objective) err
 	one := &change{Action: applyCreate, Kind: kindObjective, Name: name, Line: o.line}
 	p.changes = append(p.changes, one)
 	if there != nil {
-		if err := p.mayManage(o.line, "objective of "+name, there.Registered, there.ManagedBy, "kinesin slo delete --lambda "+name); err != nil {
+		if err := p.mayManage(o.line, "objective of "+name, there.Registered, there.ManagedBy, "kinesin objective delete "+name); err != nil {
 			return err
 		}
 		one.compare(o.flags, flagsOver(there, objectiveFlags), there.ManagedBy, p.declared.name)

@@ -163,7 +163,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 		}
 		return p.checkCron(ctx, c.line, c.cron)
 	}
-	if err := p.mayManage(c.line, "cron "+c.cron.Name, there.Registered, there.ManagedBy, "kinesin cron update "+c.cron.Name+" --managed-by none"); err != nil {
+	if err := p.mayManage(c.line, "cron "+c.cron.Name, there.Registered, there.ManagedBy, "kinesin cron set "+c.cron.Name+" --managed-by none"); err != nil {
 		return err
 	}
 	if there.Lambda != c.cron.Lambda {

@@ -22,25 +22,30 @@ const (
 )
 
 func (a *app) auditCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "audit",
+		Short: "Show who did what",
+	}, a.auditListCommand(), a.auditVerifyCommand())
+}
+
+func (a *app) auditListCommand() *cobra.Command {
 	since := auditSinceDefault
 	c := &cobra.Command{
-		Use:   "audit [--since DURATION]",
+		Use:   "list [--since D]",
 		Short: "Show who did what",
 		Long: `Shows the records of operators' acts, of changes of configuration and of refused calls, oldest first: who (identity), from where, did
 what (action) on what (target), and how it ended (outcome: ok, denied, unauthenticated, failed). Scheduling, claims and results have
 no records. Frequent calls of programs, and refusals, become one record for 10 s, with their count.
 
 With -o json each record is one line.`,
-		Example: `  kinesin audit --since 1h
-  kinesin audit --since 720h -o json | jq -r 'select(.outcome == "denied") | .identity' | sort | uniq -c`,
+		Example: `  kinesin audit list --since 1h
+  kinesin audit list --since 720h -o json | jq -r 'select(.outcome == "denied") | .identity' | sort | uniq -c`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &since, min: time.Second}, "since", "how far back to look")
-	c = a.callingAccess(c, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
+	return a.callingAccess(c, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
 		return a.printAudit(ctx, client, time.Now().Add(-since))
 	})
-	c.AddCommand(a.auditVerifyCommand())
-	return c
 }
 
 func (a *app) printAudit(ctx context.Context, client kinesinv1connect.AccessServiceClient, since time.Time) error {

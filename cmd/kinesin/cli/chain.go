@@ -20,48 +20,33 @@ func (a *app) chainCommand() *cobra.Command {
 		Long: `A chain is a task with all that follows it: kinesin schedule --then. Its id is that of its first task; each command takes the id of
 any of its tasks.`,
 	},
-		a.chainShowCommand(), a.chainCancelCommand(), a.chainPauseCommand(), a.chainResumeCommand(), a.chainRedriveCommand(), a.chainExtendCommand(),
+		a.chainGetCommand(), a.chainCancelCommand(), a.chainPauseCommand(), a.chainResumeCommand(), a.chainRedriveCommand(), a.chainExtendCommand(),
 	)
 }
 
-// Forms in which a chain is drawn, besides text.
+// Formats of chain get alone.
 const (
-	formJSON    = "json"
-	formDot     = "dot"
-	formMermaid = "mermaid"
+	formatDot     = "dot"
+	formatMermaid = "mermaid"
 )
 
-func (a *app) chainShowCommand() *cobra.Command {
-	form := "text"
+func (a *app) chainGetCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "show ID",
 		Short: "Draw a chain: its tasks, their states and times, and what they wait for",
-		Args:  one("ID"),
+		Long:  "Draws a chain: its tasks, their states and times, and what they wait for; with -o dot for Graphviz.",
 	}
-	c.Flags().VarP(choiceValue{&form, []string{"text", formJSON, formDot, formMermaid}}, "output", "o", "output `FORM`: text, json, dot (Graphviz) or mermaid")
-	c.RunE = does(func(ctx context.Context, args []string) error {
-		return a.withClient(func(k *sdk.Client) error {
-			chain, err := k.GetChain(ctx, sdk.ID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.printChain(&chain, form)
-		}, sdk.WithTries(triesInteractive))
-	})
-	a.conn.AddTo(c.Flags())
-	return c
+	a.outputFlag(c.Flags(), formatDot, formatMermaid)
+	return a.chains().getCommand(a, c)
 }
 
-func (a *app) printChain(c *sdk.ChainInfo, form string) error {
+func (a *app) printChain(c *sdk.ChainInfo) error {
 	if c.More {
 		a.note("the chain has more tasks than are shown")
 	}
-	switch form {
-	case formJSON:
-		return printJSON(a.Stdout, chainObjectOf(c))
-	case formDot:
+	switch a.output {
+	case formatDot:
 		return drawGraph(a.Stdout, c, dotForm)
-	case formMermaid:
+	case formatMermaid:
 		return drawGraph(a.Stdout, c, mermaidForm)
 	}
 	if _, err := fmt.Fprintf(a.Stdout, "chain %s: %s, %d tasks\n", c.ID, c.State, c.Tasks); err != nil {
@@ -258,7 +243,7 @@ func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Cl
 			text += fmt.Sprintf("; running, and told to stop: %d", r.Told)
 		}
 		if r.Left > 0 {
-			a.note("not cancelled, since else or finally leads to them: %d; cancel one by its own id (kinesin chain show %s)", r.Left, r.ID)
+			a.note("not cancelled, since else or finally leads to them: %d; cancel one by its own id (kinesin chain get %s)", r.Left, r.ID)
 		}
 		return a.print(chainChangeObject{string(r.ID), r.Changed, r.Told, r.Left}, "%s", text)
 	})

@@ -17,30 +17,30 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	scheduled.check(t, "schedule", 0)
 	id := strings.TrimSpace(scheduled.stdout)
 	s.doWith(`[{"lambda":"nope"}]`, "schedule", "charge", "--then", "-").check(t, "unknown", 1, `then[0]`, `unknown lambda "nope"`)
-	shown := s.object("chain", "show", id)
+	shown := s.object("chain", "get", id)
 	root, _ := shown["root"].(map[string]any)
 	followups, _ := root["followups"].([]any)
 	if shown["state"] != "live" || root["id"] != id || len(followups) != 2 {
 		t.Errorf("%v", shown)
 	}
 	s.must("chain", "pause", id)
-	if s.object("chain", "show", id)["state"] != "paused" {
+	if s.object("chain", "get", id)["state"] != "paused" {
 		t.Error("not paused")
 	}
 	s.do("chain", "cancel", id).check(t, "cancel", 0, "the chain is paused: what else and finally lead to starts when it is resumed (kinesin chain resume "+id+")")
 	s.do("wait", id).check(t, "wait", 1)
-	if got := s.must("chain", "show", id); !strings.Contains(got, "waits: the chain is paused") {
+	if got := s.must("chain", "get", id); !strings.Contains(got, "waits: the chain is paused") {
 		t.Error(got)
 	}
 	s.must("chain", "resume", id)
-	if got := s.must("chain", "show", id); strings.Contains(got, "the chain is paused") || !strings.Contains(got, "else  refund") {
+	if got := s.must("chain", "get", id); strings.Contains(got, "the chain is paused") || !strings.Contains(got, "else  refund") {
 		t.Error(got)
 	}
 	if o := s.do("chain", "cancel", id); o.code != 0 || strings.Contains(o.stderr, "paused") || !strings.Contains(o.stderr, "not cancelled, since else or finally leads to them: 1;") {
 		t.Errorf("a chain that is not paused: %+v", o)
 	}
 	for _, want := range []string{"digraph", "refund"} {
-		if got := s.must("chain", "show", id, "-o", "dot"); !strings.Contains(got, want) {
+		if got := s.must("chain", "get", id, "-o", "dot"); !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}
 	}
@@ -52,7 +52,7 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	for form, want := range map[string]string{
 		"text": "refund  enqueued  (from before a redrive)", "json": `"before_redrive":true`, "dot": `refund\nenqueued (from before a redrive)`, "mermaid": "refund<br/>enqueued (from before a redrive)",
 	} {
-		if got := s.must("chain", "show", id, "-o", form); !strings.Contains(got, want) {
+		if got := s.must("chain", "get", id, "-o", form); !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}
 	}
@@ -72,7 +72,7 @@ func TestWhatFollowsIsRead(t *testing.T) {
 	line := s.doWith(`{"lambda":"charge",`+follows[1:], "schedule", "--batch", "-")
 	line.check(t, "batch", 0)
 	for _, one := range []string{id, strings.TrimSpace(line.stdout)} {
-		if got, want := s.must("chain", "show", one, "-o", "json"), `"lambda":"ship","state":"planned","edge":"then","delay":"2h","followups":[{"lambda":"tell","state":"planned","edge":"finally"}]`; !strings.Contains(strings.Join(strings.Fields(got), ""), want) {
+		if got, want := s.must("chain", "get", one, "-o", "json"), `"lambda":"ship","state":"planned","edge":"then","delay":"2h","followups":[{"lambda":"tell","state":"planned","edge":"finally"}]`; !strings.Contains(strings.Join(strings.Fields(got), ""), want) {
 			t.Errorf("%s", got)
 		}
 	}

@@ -65,8 +65,9 @@ func (a *app) updateCommand() *cobra.Command {
 	var startBefore string
 	u := sdk.Update{}
 	c := &cobra.Command{
-		Use:   "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
-		Short: "Change the payload or the settings of a waiting task",
+		Aliases: []string{"set"},
+		Use:     "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
+		Short:   "Change the payload or the settings of a waiting task",
 		Long: `Changes a task that no worker has. Settings without a flag stay as they are.
 
 Exit 1 when a worker has the task, when it has ended, or when there is none with the ID.`,
@@ -87,8 +88,8 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if len(ids) != 1 {
 			return usagef("update changes one task, and not %d", len(ids))
 		}
-		if !anyOf(c, "payload", "payload-file", "priority", "max-attempts", "timeout", "backoff", "start-before") {
-			return usagef("nothing to change: want --payload, --payload-file, --priority, --max-attempts, --timeout, --backoff or --start-before")
+		if err := wantChange(c, "lambda", "key", "if-seq"); err != nil {
+			return err
 		}
 		if f.Changed("priority") && u.Priority == "" {
 			return usagef("--priority: want one of the lambda's priorities")

@@ -141,15 +141,16 @@ func TestBadUsage(t *testing.T) {
 		{"top extra", "extra"},
 		{"top --every 1ms", "--every"},
 		{"slo", "a command is missing"},
-		{"slo set --within 5s --objective 99", "--lambda is missing"},
-		{"slo set --lambda mail --objective 99", "--within is missing"},
-		{"slo set --lambda mail --within 5s --objective 100", "below 100"},
-		{"slo set --lambda mail --within 5s --objective NaN", `"NaN" is not a number`},
-		{"slo set --lambda mail --within 5s --objective abc", `"abc" is not a number`},
-		{"slo set --lambda mail --within 5s --objective 99 --window 90m", "whole hours"},
-		{"slo set --lambda mail --within 5s --objective 99 --window 91d", "--window"},
-		{"slo show extra", "extra"},
-		{"slo delete", "--lambda is missing"},
+		{"objective set --within 5s --objective 99", "LAMBDA is missing"},
+		{"objective set mail --objective 99", "--within is missing"},
+		{"objective set mail --within 5s --objective 100", "below 100"},
+		{"objective set mail --within 5s --objective NaN", `"NaN" is not a number`},
+		{"objective set mail --within 5s --objective abc", `"abc" is not a number`},
+		{"objective set mail --within 5s --objective 99 --window 90m", "whole hours"},
+		{"objective set mail --within 5s --objective 99 --window 91d", "--window"},
+		{"objective list extra", "extra"},
+		{"objective delete", "LAMBDA is missing"},
+		{"objective get", "LAMBDA is missing"},
 		{"debug bundle extra", "extra"},
 		{"debug log-level info extra", "at most 1"},
 		{"serve --trace-sample 2", "want 0 to 1"},
@@ -163,9 +164,9 @@ func TestBadUsage(t *testing.T) {
 		{"cancel", "ID is missing"},
 		{"wait", "ID is missing"},
 		{"list --order ended", "want due, -created or -ended"},
-		{"count extra", "extra"},
-		{"count --lambda a/b", "--lambda"},
-		{"stats extra", "extra"},
+		{"count a extra", "extra"},
+		{"count a/b", "invalid lambda name"},
+		{"stats a extra", "extra"},
 		{"lambda get mail --count --live=false", "--count is about live figures"},
 		{"cancel --dry-run", "--where is missing"},
 		{"cancel id --where state=dead", "want no IDs"},
@@ -185,19 +186,19 @@ func TestBadUsage(t *testing.T) {
 		{"update k1abc --priority=", "want one of the lambda's priorities"},
 		{"update k1abc --backoff 1m..1s", "is not a range"},
 		{"list --where state=", "--where: bad filter at character 7"},
-		{"count --lambda mail --where x=1", "unknown field"},
+		{"count mail --where x=1", "unknown field"},
 		{"cancel --lambda mail --where state=ded", "at character 7"},
 		{"update k1abc k1def --payload x", "one task"},
 		{"schedule greet --on-conflict replace", "--key"},
 		{"schedule greet --key k --on-conflict merge", "keep"},
 		{"expire extra", "--where is missing"},
-		{"list --dead-letters", "name it with --lambda"},
-		{"list --dead-letters --lambda a/b", "--lambda"},
-		{"list --dead-letters --lambda out --limit 1001", "at most 1000"},
-		{"list --dead-letters --lambda out --state dead", "--state does not go with --dead-letters"},
-		{"list --dead-letters --lambda out extra", "want no IDs"},
+		{"list --dead-letters", "LAMBDA, a deliver lambda, is missing"},
+		{"list a/b --dead-letters", "invalid lambda name"},
+		{"list out --dead-letters --limit 1001", "at most 1000"},
+		{"list out --dead-letters --state dead", "--state does not go with --dead-letters"},
+		{"list out --dead-letters extra", "one argument too many"},
 		{"list --payload", "--payload is for --dead-letters"},
-		{"count --dead-letters --lambda out --exact", "--exact does not go with"},
+		{"count out --dead-letters --exact", "--exact does not go with"},
 		{"count --priority high", "--priority is for --dead-letters"},
 		{"redrive k1abc --dead-letters --lambda out", "want no IDs"},
 		{"redrive --dead-letters --lambda out --key k", "--key does not go with"},
@@ -213,24 +214,25 @@ func TestBadUsage(t *testing.T) {
 		{"reschedule --where state=dead --at noon", "--at"},
 		{"job", "a command is missing"},
 		{"job list extra", "extra"},
-		{"job show", "ID is missing"},
+		{"job get", "ID is missing"},
 		{"job stop a b", "too many"},
 		{"gate", "a command is missing"},
-		{"gate pause", "--lambda is missing"},
-		{"gate pause mail --reason x", "mail"},
-		{"gate pause --lambda mail", "--reason is missing"},
-		{"gate pause --lambda a/b --reason x", "--lambda: invalid lambda name"},
-		{"gate pause --lambda mail --reason x --for -1h", "-1h: the gate would have expired already: want 1s to"},
-		{"gate pause --lambda mail --reason x --priority high --collection c", "at most one of --priority, --collection and --tag"},
-		{"gate drop --lambda mail --reason x --tag a=b --tag c=d", "at most one of --priority, --collection and --tag"},
-		{"gate drop --lambda mail --reason x --tag a", "want NAME=VALUE"},
+		{"gate pause", "LAMBDA is missing"},
+		{"gate pause --lambda mail --reason x", "unknown flag: --lambda: the lambda is an argument: kinesin gate pause LAMBDA"},
+		{"gate pause mail other --reason x", "one argument too many"},
+		{"gate pause mail", "--reason is missing"},
+		{"gate pause a/b --reason x", "invalid lambda name"},
+		{"gate pause mail --reason x --for -1h", "-1h: the gate would have expired already: want 1s to"},
+		{"gate pause mail --reason x --priority high --collection c", "at most one of --priority, --collection and --tag"},
+		{"gate drop mail --reason x --tag a=b --tag c=d", "at most one of --priority, --collection and --tag"},
+		{"gate drop mail --reason x --tag a", "want NAME=VALUE"},
 		{"gate resume", "ID is missing"},
 		{"gate resume 7 --pace -1", "want 0 to 1000000"},
-		{"gate show", "ID is missing"},
-		{"gate list extra", "extra"},
-		{"chain show", "ID is missing"},
-		{"chain show a b", `"b" is one argument too many`},
-		{"chain show a -o xml", "want text, json, dot or mermaid"},
+		{"gate get", "ID is missing"},
+		{"gate list a extra", "extra"},
+		{"chain get", "ID is missing"},
+		{"chain get a b", `"b" is one argument too many`},
+		{"chain get a -o xml", "want text, wide, name, json, dot or mermaid"},
 		{"chain cancel", "ID is missing"},
 		{"chain extend a --start-before soon", "--start-before"},
 		{"group create", "--then is missing"},
@@ -245,7 +247,7 @@ func TestBadUsage(t *testing.T) {
 		{"group add a --offset 0 --batch - --in 1s", "--in does not go with --batch"},
 		{"group seal a b", "one argument too many"},
 		{"group seal a --members -1", "want 0 to 100000"},
-		{"group show", "ID is missing"},
+		{"group get", "ID is missing"},
 		{"group members a b", "one argument too many"},
 		{"cron create", "NAME is missing"},
 		{"cron create a --schedule @daily", "--lambda is missing"},
@@ -257,17 +259,19 @@ func TestBadUsage(t *testing.T) {
 		{"cron create a --lambda mail --schedule @daily --jitter 25h", "want 0s to 1d"},
 		{"cron create a --lambda mail --schedule @daily --start yesterday", "is not a time"},
 		{"cron create a --lambda mail --schedule @daily --payload x --payload-file y", "exclude each other"},
-		{"cron update a", "nothing to change"},
-		{"cron update a --lambda b", "fixed at creation"},
+		{"cron set a", "nothing to change"},
+		{"cron set a --lambda b", "fixed at creation"},
 		{"cron pause a", "--reason is missing"},
 		{"cron pause a --reason x --for -1h", "-1h is out of range: want 1s"},
 		{"cron history a --limit 1001", "want 1 to 1000"},
 		{"cron list extra", "extra"},
-		{"list --lambda x --state lost", "want one of"},
-		{"list --lambda x --limit -1", "--limit"},
-		{"list --lambda x extra", "extra"},
-		{"get x --frob", "unknown flag: --frob"},
-		{"get x -o yaml", "want text or json"},
+		{"list x --state lost", "want scheduled, enqueued"},
+		{"list --lambda x", "unknown flag: --lambda: the lambda is an argument: kinesin list LAMBDA"},
+		{"list x --limit -1", "--limit"},
+		{"list x extra", "extra"},
+		{"get x --frob", "unknown flag: --frob: want any of --key, --lambda, --payload, --watch"},
+		{"get", "For example: kinesin get k1…"},
+		{"get x -o yaml", "want text, wide, name or json"},
 		{"get x --server ftp://x", "want a URL"},
 		{"get x --server nonsense", "want a URL"},
 		{"get x --server a:1,", "want a URL"},
@@ -293,23 +297,23 @@ func TestBadUsage(t *testing.T) {
 		{"lambda create x --retry-share lots", "is not a share"},
 		{"lambda create x --breaker-failures 2", "want 0.01 to 1, or none"},
 		{"lambda create x --breaker-failures 0.5 --breaker-window 1s", "want 10s to 1h"},
-		{"lambda update x --breaker-failures none --breaker-window 1m", "does not go with --breaker-failures none"},
+		{"lambda set x --breaker-failures none --breaker-window 1m", "does not go with --breaker-failures none"},
 		{"lambda create x --priority-weights high", "want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1, or strict"},
 		{"lambda create x --limit-key-concurrency 0", "kinesin gate pause stops starts, and --limit-key-concurrency none takes the limit away"},
 		{"lambda create x --limit-key-concurrency -1", "want 1 to 100000 tasks, or none"},
 		{"lambda create x --limit-key-rate 0", "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"},
 		{"lambda create x --priority-weights high=0", "weight of high: 0 is out of range: want 1 to 1000"},
 		{"lambda create x --priority-weights high=1001", "want 1 to 1000"},
-		{"lambda update x --priority-weights high=2,high=3", "priority \"high\" is named twice"},
-		{"lambda update x --priority-weights =3", "want PRIORITY=WEIGHT"},
-		{"lambda update x --key-retention 1s", "want 1m to 1825d"},
+		{"lambda set x --priority-weights high=2,high=3", "priority \"high\" is named twice"},
+		{"lambda set x --priority-weights =3", "want PRIORITY=WEIGHT"},
+		{"lambda set x --key-retention 1s", "want 1m to 1825d"},
 		{"schedule x --payload @letter.json", "want --payload-file FILE for what is in a file, and --payload-file - for stdin"},
 		{"schedule x --payload -", "want --payload-file FILE"},
 		{"group add a --offset 0 --lambda l --payload @f", "want --payload-file FILE"},
 		{"update a --payload @f", "want --payload-file FILE"},
 		{"redrive a --payload -", "want --payload-file FILE"},
 		{"cron create a --lambda mail --schedule @daily --payload @f", "want --payload-file FILE"},
-		{"cron update a --payload -", "want --payload-file FILE"},
+		{"cron set a --payload -", "want --payload-file FILE"},
 		{"schedule x --payload a --payload-file b", "--payload and --payload-file exclude each other"},
 		{"schedule --batch - --in 5s", "--in does not go with --batch"},
 		{"wait x --timeout soon", "want a duration"},
@@ -324,12 +328,12 @@ func TestBadUsage(t *testing.T) {
 		{"lambda create a --timeout 1ms", "want 100ms"},
 		{"lambda create a --backoff 5s", "want MIN..MAX"},
 		{"lambda create a --retention 1s", "retention"},
-		{"lambda update a", "nothing to change"},
-		{"lambda update a --priorities x", "fixed at creation"},
-		{"lambda update a --shards 0", "want 1 to 1024"},
-		{"lambda update a --shards -1", "want 1 to 1024"},
-		{"lambda update a --shards 1025", "want 1 to 1024"},
-		{"lambda update a --shards many", "many"},
+		{"lambda set a", "nothing to change"},
+		{"lambda set a --priorities x", "fixed at creation"},
+		{"lambda set a --shards 0", "want 1 to 1024"},
+		{"lambda set a --shards -1", "want 1 to 1024"},
+		{"lambda set a --shards 1025", "want 1 to 1024"},
+		{"lambda set a --shards many", "many"},
 		{"serve extra", "extra"},
 		{"serve --listen 0.0.0.0:7070", "--auth-token-file"},
 		{"serve --listen 0.0.0.0:7070 --auth-token-file nowhere", "nowhere: no such file"},
@@ -381,30 +385,34 @@ func TestCompletion(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "greet")
 	s.must("lambda", "create", "mail-out")
-	s.must("gate", "pause", "--lambda", "greet", "--reason", "maintenance")
-	s.must("gate", "pause", "--lambda", "greet", "--reason", "over")
+	s.must("gate", "pause", "greet", "--reason", "maintenance")
+	s.must("gate", "pause", "greet", "--reason", "over")
 	s.must("gate", "resume", "2")
 	s.must("cron", "create", "nightly", "--lambda", "greet", "--schedule", "@daily")
 	for line, want := range map[string]string{
-		"schedule |":                             "greet mail-out",
-		"schedule |m":                            "mail-out",
-		"schedule greet |":                       "",
-		"lambda get |g":                          "greet",
-		"lambda update |":                        "greet mail-out",
-		"lambda delete |x":                       "",
-		"list --lambda |":                        "greet mail-out",
-		"worker --lambda |gr":                    "greet",
-		"worker --lambda |greet,":                "greet,mail-out",
-		"schedule --server http://127.0.0.1:1 |": "",
-		"schedule --server nonsense |":           "",
-		"get x -o |":                             "text json",
-		"lambda create x --mode |":               "managed deliver",
-		"gate pause --lambda |m":                 "mail-out",
-		"gate resume |":                          "1\tmaintenance",
-		"gate show |2":                           "",
-		"gate show 1 |":                          "",
-		"cron show |n":                           "nightly\t@daily",
-		"cron run nightly |":                     "",
+		"schedule |":                    "greet mail-out",
+		"schedule |m":                   "mail-out",
+		"schedule greet |":              "",
+		"lambda get |g":                 "greet",
+		"lambda set |":                  "greet mail-out",
+		"lambda delete |x":              "",
+		"list |":                        "greet mail-out",
+		"list greet |":                  "",
+		"list --order |":                "due -created -ended",
+		"gate pause greet --priority |": "high normal low",
+		"cron create x --lambda greet --priority |h": "high",
+		"worker --lambda |gr":                        "greet",
+		"worker --lambda |greet,":                    "greet,mail-out",
+		"schedule --server http://127.0.0.1:1 |":     "",
+		"schedule --server nonsense |":               "",
+		"get x -o |":                                 "text wide name json",
+		"lambda create x --mode |":                   "managed deliver",
+		"gate pause |m":                              "mail-out",
+		"gate resume |":                              "1\tmaintenance",
+		"gate show |2":                               "",
+		"gate show 1 |":                              "",
+		"cron get |n":                                "nightly\t@daily",
+		"cron run nightly |":                         "",
 	} {
 		before, begun, _ := strings.Cut(line, "|")
 		o := s.do(append(append([]string{"__complete"}, strings.Fields(before)...), begun)...)
@@ -475,7 +483,7 @@ func TestLambdas(t *testing.T) {
 	delete(o, "created")
 	want := map[string]any{
 		"name": "a", "mode": "managed", "priorities": []any{"high", "low"}, "shards": 2., "max_attempts": 3., "timeout_ms": 5000.,
-		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "key_retention_ms": 86400000., "poison_bound": 5., "start_within_ms": 30000., "deleting": false, "registered": false, "withdrawn": false, "existed": false,
+		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "key_retention_ms": 86400000., "poison_bound": 5., "start_within_ms": 30000., "deleting": false, "registered": false, "withdrawn": false,
 	}
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("created %v, want %v", o, want)
@@ -484,54 +492,52 @@ func TestLambdas(t *testing.T) {
 		"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h",
 		"--key-retention", "24h", "--poison-bound", "5", "--start-within", "30s",
 	}
-	if o := s.object(again...); o["existed"] != true {
-		t.Errorf("the same again: %v", o)
-	}
+	s.do(again...).check(t, "the same again", 1, "lambda a exists already, with these settings")
 	s.do("lambda", "create", "a").check(t, "other settings", 1, "exists with other settings")
 	s.do("lambda", "create", "a!b").check(t, "bad name", 1, "a-z, A-Z, 0-9")
 	s.do("lambda", "create", "d", "--mode", "deliver").check(t, "deliver", 1, "--queue sqs")
 	s.do("lambda", "get", "nope").check(t, "get nope", 1, "nope")
-	if o := s.object("lambda", "update", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
+	if o := s.object("lambda", "set", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
 		t.Errorf("updated %v", o)
 	}
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "poison bound   5") || !strings.Contains(text, "start within   30s") ||
 		!strings.Contains(text, "key retention  1d") {
 		t.Error(text)
 	}
-	o = s.object("lambda", "update", "a", "--start-within", "never", "--key-retention", "retention", "--poison-bound", "2")
+	o = s.object("lambda", "set", "a", "--start-within", "never", "--key-retention", "retention", "--poison-bound", "2")
 	if _, set := o["start_within_ms"]; set || o["key_retention_ms"] != o["retention_ms"] || o["poison_bound"] != 2. {
 		t.Errorf("unset %v", o)
 	}
-	o = s.object("lambda", "update", "a", "--priority-weights", "high=8, low=1")
+	o = s.object("lambda", "set", "a", "--priority-weights", "high=8, low=1")
 	if fmt.Sprint(o["priority_weights"]) != "map[high:8 low:1]" {
 		t.Errorf("weights %v", o)
 	}
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "priority weights  high=8,low=1") {
 		t.Error(text)
 	}
-	o = s.object("lambda", "update", "a", "--retry-share", "0.2", "--breaker-failures", "0.5")
+	o = s.object("lambda", "set", "a", "--retry-share", "0.2", "--breaker-failures", "0.5")
 	if o["retry_share"] != 0.2 || o["breaker_failures"] != 0.5 || o["breaker_window_ms"] != 60000.0 {
 		t.Errorf("brakes %v", o)
 	}
-	if o = s.object("lambda", "update", "a", "--breaker-window", "30s"); o["retry_share"] != 0.2 || o["breaker_failures"] != 0.5 || o["breaker_window_ms"] != 30000.0 {
+	if o = s.object("lambda", "set", "a", "--breaker-window", "30s"); o["retry_share"] != 0.2 || o["breaker_failures"] != 0.5 || o["breaker_window_ms"] != 30000.0 {
 		t.Errorf("brakes with another window %v", o)
 	}
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "breaker           at 0.5 failures in 30s") {
 		t.Errorf("%s", text)
 	}
-	o = s.object("lambda", "update", "a", "--retry-share", "none", "--breaker-failures", "none")
+	o = s.object("lambda", "set", "a", "--retry-share", "none", "--breaker-failures", "none")
 	if o["retry_share"] != nil || o["breaker_failures"] != nil {
 		t.Errorf("brakes that were taken away %v", o)
 	}
-	s.do("lambda", "update", "a", "--breaker-window", "30s").check(t, "a window alone", 1, "the lambda has no breaker")
-	s.do("lambda", "update", "a", "--priority-weights", "normal=2").check(t, "no such priority", 1, `"normal" is no priority of the lambda, which has high, low`)
-	if o = s.object("lambda", "update", "a", "--priority-weights", "strict"); o["priority_weights"] != nil {
+	s.do("lambda", "set", "a", "--breaker-window", "30s").check(t, "a window alone", 1, "the lambda has no breaker")
+	s.do("lambda", "set", "a", "--priority-weights", "normal=2").check(t, "no such priority", 1, `"normal" is no priority of the lambda, which has high, low`)
+	if o = s.object("lambda", "set", "a", "--priority-weights", "strict"); o["priority_weights"] != nil {
 		t.Errorf("strict %v", o)
 	}
-	if o := s.object("lambda", "update", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {
+	if o := s.object("lambda", "set", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {
 		t.Errorf("grown %v", o)
 	}
-	s.do("lambda", "update", "a", "--shards", "7").check(t, "fewer", 1, "shards only grow", "has 8", "7 are asked for")
+	s.do("lambda", "set", "a", "--shards", "7").check(t, "fewer", 1, "shards only grow", "has 8", "7 are asked for")
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "8, for new tasks from 20") {
 		t.Error(text)
 	}
@@ -587,7 +593,7 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	if text := s.must("get", id); !strings.Contains(text, "empty= tenant=acme") || !strings.Contains(text, "start before  2100-01-01T00:00:00.000000Z") {
 		t.Error(text)
 	}
-	if text := s.must("list", "--lambda", "a"); !strings.Contains(text, id+"  empty= tenant=acme\n") && !strings.HasSuffix(text, id+"  empty= tenant=acme") {
+	if text := s.must("list", "a"); !strings.Contains(text, id+"  empty= tenant=acme\n") && !strings.HasSuffix(text, id+"  empty= tenant=acme") {
 		t.Error(text)
 	}
 	if _, found := o["started"]; found {
@@ -640,7 +646,7 @@ func TestRefusedTasks(t *testing.T) {
 		{[]string{"schedule", "a", "--payload", strings.Repeat("x", 300_000)}, "262144"},
 		{[]string{"schedule", "a", "--payload-file", "/no/such/file"}, "/no/such/file"},
 		{[]string{"schedule", "a", "--key", strings.Repeat("k", 300)}, "256"},
-		{[]string{"list", "--lambda", "nope"}, `unknown lambda "nope"`},
+		{[]string{"list", "nope"}, `unknown lambda "nope"`},
 	} {
 		o := s.do(c.args...)
 		o.check(t, c.args[:min(4, len(c.args))], 1, c.says)
@@ -648,7 +654,7 @@ func TestRefusedTasks(t *testing.T) {
 			t.Errorf("%v printed %q", c.args, o.stdout)
 		}
 	}
-	if all := s.objects("list", "--lambda", "a"); len(all) != 0 {
+	if all := s.objects("list", "a"); len(all) != 0 {
 		t.Errorf("refused tasks are stored: %v", all)
 	}
 }
@@ -750,10 +756,10 @@ func TestLargeBatchStaysInOrder(t *testing.T) {
 	if o := s.object("get", last, "--payload"); o["payload"] != "4999" {
 		t.Errorf("the last task has payload %v", o["payload"])
 	}
-	if all := s.objects("list", "--lambda", "a", "--limit", "0"); len(all) != n-5 {
+	if all := s.objects("list", "a", "--limit", "0"); len(all) != n-5 {
 		t.Errorf("%d tasks listed", len(all))
 	}
-	if all := s.objects("list", "--lambda", "a", "--limit", "7"); len(all) != 7 {
+	if all := s.objects("list", "a", "--limit", "7"); len(all) != 7 {
 		t.Errorf("%d tasks listed with a limit of 7", len(all))
 	}
 }
@@ -783,7 +789,7 @@ func TestResultsAreShown(t *testing.T) {
 	if text := s.must("get", inJSON); !strings.Contains(text, `{"of":[40,2],"sum":42}`) {
 		t.Error(text)
 	}
-	if all := s.objects("list", "--lambda", "a", "--state", "success"); len(all) != 3 || all[0]["result"] != nil {
+	if all := s.objects("list", "a", "--state", "success"); len(all) != 3 || all[0]["result"] != nil {
 		t.Errorf("listed %v", all)
 	}
 }
@@ -821,7 +827,7 @@ func TestWait(t *testing.T) {
 	if late, isNumber := got["lateness_ms"].(float64); !isNumber || late < 0 {
 		t.Errorf("lateness %v", got["lateness_ms"])
 	}
-	if text := s.must("list", "--lambda", "a", "--state", "fatal_failure"); !strings.Contains(text, bad) || strings.Contains(text, good) {
+	if text := s.must("list", "a", "--state", "fatal_failure"); !strings.Contains(text, bad) || strings.Contains(text, good) {
 		t.Error(text)
 	}
 }

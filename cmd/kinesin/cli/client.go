@@ -27,7 +27,9 @@ func (a *app) calling(c *cobra.Command, act call) *cobra.Command {
 }
 
 func (a *app) callingWith(c *cobra.Command, act call, opts ...sdk.ClientOption) *cobra.Command {
-	a.outputFlag(c.Flags())
+	if c.Flags().Lookup("output") == nil { // chain get has one of its own
+		a.outputFlag(c.Flags())
+	}
 	a.conn.AddTo(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		return a.withClient(func(k *sdk.Client) error { return act(ctx, k, args) }, opts...)

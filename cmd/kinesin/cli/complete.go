@@ -17,15 +17,18 @@ import (
 const completeWithin = time.Second
 
 // completions tells the shell how to complete the flags of a command, and of all below it: those that name
-// lambdas, and those that have one of a few values.
+// lambdas or priorities, and those that have one of a few values.
 func (a *app) completions(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		var complete cobra.CompletionFunc
-		if choice, is := f.Value.(choiceValue); is {
+		switch choice, is := f.Value.(choiceValue); {
+		case is:
 			complete = cobra.FixedCompletions(choice.choices, cobra.ShellCompDirectiveNoFileComp)
-		} else if f.Name == "lambda" {
+		case f.Name == "lambda":
 			complete = a.completeLambdas
-		} else {
+		case f.Name == "priority":
+			complete = a.completePriorities
+		default:
 			return
 		}
 		if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
@@ -42,7 +45,7 @@ func (a *app) completeLambdas(cmd *cobra.Command, _ []string, begun string) ([]c
 	before := begun[:strings.LastIndexByte(begun, ',')+1]
 	named := strings.Split(before, ",")
 	var all []cobra.Completion
-	for _, name := range a.lambdaNames(cmd) {
+	for _, name := range a.lambdas().names(a, cmd, "") {
 		if !slices.Contains(named, name) && strings.HasPrefix(before+name, begun) {
 			all = append(all, before+name)
 		}
@@ -50,58 +53,32 @@ func (a *app) completeLambdas(cmd *cobra.Command, _ []string, begun string) ([]c
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeOneLambda completes the only argument of a command, which names a lambda.
-func (a *app) completeOneLambda(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 || strings.Contains(begun, ",") {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completePriorities completes the value of a flag that names a priority: of the lambda that the command names, or of all.
+func (a *app) completePriorities(cmd *cobra.Command, args []string, begun string) (all []cobra.Completion, d cobra.ShellCompDirective) {
+	lambda := ""
+	if f := cmd.Flags().Lookup("lambda"); f != nil {
+		lambda = f.Value.String()
+	} else if takesLambda(cmd) {
+		lambda = first(args)
 	}
-	return a.completeLambdas(cmd, args, begun)
-}
-
-// completeGates completes the only argument of a command, which names a gate that has not ended.
-func (a *app) completeGates(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var all []cobra.Completion
-	if len(args) == 0 {
-		a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
-			gates, err := k.Gates(ctx, "", false)
-			for i := range gates {
-				if strings.HasPrefix(gates[i].ID, begun) {
-					all = append(all, cobra.CompletionWithDesc(gates[i].ID, gates[i].Reason))
-				}
-			}
-			return err
-		})
-	}
-	return all, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeCrons completes the only argument of a command, which names a cron.
-func (a *app) completeCrons(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var all []cobra.Completion
-	if len(args) == 0 {
-		a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
-			crons, err := k.Crons(ctx, "")
-			for i := range crons {
-				if strings.HasPrefix(crons[i].Name, begun) {
-					all = append(all, cobra.CompletionWithDesc(crons[i].Name, crons[i].Schedule))
-				}
-			}
-			return err
-		})
-	}
-	return all, cobra.ShellCompDirectiveNoFileComp
-}
-
-// lambdaNames returns the names of all lambdas that the caller may see.
-func (a *app) lambdaNames(cmd *cobra.Command) (names []string) {
 	a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
 		lambdas, err := k.ListLambdas(ctx)
 		for i := range lambdas {
-			names = append(names, lambdas[i].Name)
+			for _, name := range lambdas[i].Priorities {
+				if (lambda == "" || lambda == lambdas[i].Name) && strings.HasPrefix(name, begun) && !slices.Contains(all, name) {
+					all = append(all, name)
+				}
+			}
 		}
 		return err
 	})
-	return names
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+// takesLambda reports whether the argument of a command is a lambda.
+func takesLambda(cmd *cobra.Command) bool {
+	what := strings.Trim(strings.Join(strings.Fields(cmd.Use)[1:min(2, len(strings.Fields(cmd.Use)))], ""), "[]")
+	return what == "LAMBDA"
 }
 
 // completing asks a server for what completes a word. Its errors are not told, and it does not wait for long:

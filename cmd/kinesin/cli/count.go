@@ -15,10 +15,10 @@ type countObject struct {
 }
 
 func (a *app) countCommand() *cobra.Command {
-	var lambda, where string
+	var where string
 	var exact bool
 	c := &cobra.Command{
-		Use:   "count [--lambda L] [--where FILTER] [--exact] | --dead-letters --lambda L [--priority P]",
+		Use:   "count [LAMBDA] [--where FILTER] [--exact] | LAMBDA --dead-letters [--priority P]",
 		Short: "Count tasks",
 		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
 is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.
@@ -26,14 +26,14 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 With --dead-letters it counts the messages in the SQS dead-letter queues of a deliver lambda, about; and, with -o json, shows how far
 SQS is with a redrive.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
-  kinesin count --lambda greet --where 'due<+1h' -o json`,
-		Args: cobra.NoArgs,
+  kinesin count greet --where 'due<+1h' -o json`,
+		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
-	f.StringVar(&lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
 	f.StringVar(&where, "where", "", whereUsage)
 	f.BoolVar(&exact, "exact", false, "count each task, whatever it costs")
-	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+	return a.withDeadLetters(a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		lambda := first(args)
 		if err := checkFilter(where); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/zones"
+	"github.com/kinesin-io/kinesin/sdk"
 )
 
 const (
@@ -19,13 +20,26 @@ const (
 )
 
 func (a *app) cronCommand() *cobra.Command {
+	n := a.crons()
 	return group(&cobra.Command{
 		Use:   "cron",
 		Short: "Schedule tasks of a lambda again and again, on the clock of a zone",
 		Long: `A cron schedules a task of a lambda whenever its expression says. It has a name, and policies for clock changes, for occurrences that
 would overlap, and for those that were missed. preview tries out an expression without a server. docs/cron.md tells more.`,
-	}, a.cronCreateCommand(), a.cronUpdateCommand(), a.cronListCommand(), a.cronShowCommand(), a.cronPauseCommand(), a.cronResumeCommand(),
-		a.cronRunCommand(), a.cronBackfillCommand(), a.cronDeleteCommand(), a.cronHistoryCommand(), a.cronPreviewCommand())
+	}, a.cronCreateCommand(), a.cronSetCommand(), a.cronListCommand(), a.cronPauseCommand(), a.cronRunCommand(), a.cronBackfillCommand(),
+		a.cronHistoryCommand(), a.cronPreviewCommand(),
+		n.getCommand(a, &cobra.Command{Short: "Show a cron, and when it fires next"}),
+		n.deleteCommand(a, &cobra.Command{
+			Short: "Delete a cron",
+			Long:  "Deletes a cron. Occurrences that were sent to workers go on; others are skipped.",
+		}),
+		n.action(a, &cobra.Command{
+			Use:   "resume",
+			Short: "Have a cron fire again",
+			Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
+		}, func(ctx context.Context, k *sdk.Client, name string) (sdk.Cron, error) {
+			return k.ResumeCron(ctx, name)
+		}))
 }
 
 type previewFlags struct {

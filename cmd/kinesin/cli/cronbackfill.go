@@ -20,7 +20,7 @@ run beside each other: --overlap does not apply, --pace does. Nominal times whos
 so are those that an earlier backfill has scheduled. More than 100,000 are refused without --all, with their number. docs/cron.md tells more.`,
 		Example: `  kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --dry-run
   kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --pace 5`,
-		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	f := c.Flags()
 	f.Var(instantValue{&spec.From}, "from", "nominal times from this `TIME` on")
@@ -44,11 +44,11 @@ so are those that an earlier backfill has scheduled. More than 100,000 are refus
 }
 
 // rangeText returns what a backfill is about.
-func rangeText(b *backfillObject) string {
-	if b == nil {
+func rangeText(j *sdk.Job) string {
+	if j.Cron == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s from %s until %s", b.Cron, b.From, b.To)
+	return fmt.Sprintf("%s from %s until %s", j.Cron, timeText(j.From), timeText(j.To))
 }
 
 // backfillObject is the backfill of a job in JSON.

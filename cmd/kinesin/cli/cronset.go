@@ -29,12 +29,6 @@ type cronFlags struct {
 	payload newPayloadFlags
 }
 
-// cronSettings are the flags of cron update.
-var cronSettings = []string{ //nolint:gochecknoglobals // a table
-	"schedule", "zone", "start", "end", "jitter", "gap", "fold", "overlap", "catch-up", "catch-up-max", "catch-up-within", "failures-max",
-	"priority", "collection", "tag", "payload", "payload-file", "managed-by",
-}
-
 func (s *cronFlags) add(f *pflag.FlagSet) {
 	c := &s.cron
 	addCronFlags(f, c)
@@ -90,8 +84,8 @@ func (a *app) cronCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
 		Short: "Create a cron",
-		Long: `Creates a cron and prints it, and when it fires first on stderr: from five seconds later on. One that is there with the same settings is
-left as it is; with others it is refused. What its author may not have meant is noted on stderr with the next three fire times: who writes
+		Long: `Creates a cron and prints it, and when it fires first on stderr: from five seconds later on. One that exists is refused (exit 1): set
+changes it, and kinesin apply creates what is missing. What its author may not have meant is noted on stderr with the next three fire times: who writes
 six fields often means five, and dialects of cron read some things differently. docs/cron.md tells what expressions and policies mean.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
@@ -118,29 +112,30 @@ six fields often means five, and dialects of cron read some things differently. 
 		if err != nil {
 			return err
 		}
-		if existed && !a.json() {
-			a.note("cron %s exists with these settings", made.Name)
+		if existed {
+			return fmt.Errorf("cron %s exists already, with these settings; kinesin cron set %s changes them", made.Name, made.Name)
 		}
 		a.noteWarning(&made)
-		if first := firesText(&made, 1); first != "" && !existed {
+		if first := firesText(&made, 1); first != "" {
 			a.note("cron %s fires first at %s", made.Name, first)
 		}
-		return a.printCron(&made)
+		return a.crons().show(a, &made)
 	})
 }
 
-func (a *app) cronUpdateCommand() *cobra.Command {
+func (a *app) cronSetCommand() *cobra.Command {
 	var s cronFlags
 	c := &cobra.Command{
-		Use:   "update NAME [flags]",
-		Short: "Change settings of a cron",
+		Use:     "set NAME [flags]",
+		Aliases: []string{"update"},
+		Short:   "Change settings of a cron",
 		Long: `Changes the given settings and prints the cron. Occurrences with nominal times within five seconds still are as before. --tag replaces
 all tags, and --tag none takes them away, as --start none and --end none do with a bound, --jitter 0s with the jitter, --failures-max 0
 with the limit, and an empty text ('') with the collection, the priority and the payload. The lambda is fixed at creation.`,
-		Example: `  kinesin cron update nightly --schedule '0 3 * * *'
-  kinesin cron update nightly --catch-up all --catch-up-within 6h
-  kinesin cron update nightly --tag none --collection ''`,
-		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+		Example: `  kinesin cron set nightly --schedule '0 3 * * *'
+  kinesin cron set nightly --catch-up all --catch-up-within 6h
+  kinesin cron set nightly --tag none --collection ''`,
+		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	f := c.Flags()
 	s.add(f)
@@ -150,8 +145,8 @@ with the limit, and an empty text ('') with the collection, the priority and the
 		if f.Changed("lambda") {
 			return usagef("--lambda is fixed at creation: delete the cron, and create another one")
 		}
-		if !anyOf(c, cronSettings...) {
-			return usagef("nothing to change: want any of --%s", strings.Join(cronSettings, ", --"))
+		if err := wantChange(c); err != nil {
+			return err
 		}
 		var err error
 		if s.cron.Payload, err = s.payload.read(a, c); err != nil {
@@ -171,7 +166,7 @@ with the limit, and an empty text ('') with the collection, the priority and the
 			return err
 		}
 		a.noteWarning(&changed)
-		return a.printCron(&changed)
+		return a.crons().show(a, &changed)
 	})
 }
 
@@ -241,38 +236,19 @@ func (a *app) cronPauseCommand() *cobra.Command {
 		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. Another pause replaces this one. When it is resumed, its
 catch-up policy decides about what it missed.`,
 		Example: `  kinesin cron pause nightly --reason 'moving the database' --for 2h`,
-		Args:    one("NAME"), ValidArgsFunction: a.completeCrons,
+		Args:    one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who miss its occurrences")
 	c.Flags().Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "resume by itself after `D`; never when not set")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.crons().action(a, c, func(ctx context.Context, k *sdk.Client, name string) (sdk.Cron, error) {
 		if strings.TrimSpace(reason) == "" {
-			return usagef("--reason is missing: say why, for those who miss its occurrences")
+			return sdk.Cron{}, usagef("--reason is missing: say why, for those who miss its occurrences")
 		}
 		until := time.Time{}
 		if lasts > 0 {
 			until = clock.Real().Now().Time().Add(lasts)
 		}
-		paused, err := k.PauseCron(ctx, args[0], reason, until)
-		if err != nil {
-			return err
-		}
-		return a.print(cronObjectOf(&paused), "%s", stateOfCron(&paused))
-	})
-}
-
-func (a *app) cronResumeCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "resume NAME",
-		Short: "Have a cron fire again",
-		Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
-		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		resumed, err := k.ResumeCron(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.print(cronObjectOf(&resumed), "%s", stateOfCron(&resumed))
+		return k.PauseCron(ctx, name, reason, until)
 	})
 }
 
@@ -282,27 +258,13 @@ func (a *app) cronRunCommand() *cobra.Command {
 		Short: "Schedule a task as a cron would, now",
 		Long: `Schedules a task with the lambda, priority, collection, tags and payload of a cron, and prints its id. It is no occurrence: --overlap
 does not apply to it, and a paused cron runs too.`,
-		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}, func(ctx context.Context, k *sdk.Client, args []string) error {
 		id, err := k.RunCron(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		return a.print(map[string]string{"id": string(id)}, "%s", id)
-	})
-}
-
-func (a *app) cronDeleteCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a cron",
-		Long:  "Deletes a cron. Occurrences that were sent to workers go on; others are skipped.",
-		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		if err := k.DeleteCron(ctx, args[0]); err != nil {
-			return err
-		}
-		return a.print(map[string]string{"deleted": args[0]}, "deleted cron %s", args[0])
 	})
 }
 

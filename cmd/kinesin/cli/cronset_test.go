@@ -23,22 +23,22 @@ func TestACronFromCreateToDelete(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, o.stdout)
 		}
 	}
-	if o := s.do(create...); o.code != 0 || !strings.Contains(o.stderr, "cron nightly exists with these settings") {
+	if o := s.do(create...); o.code != 1 || !strings.Contains(o.stderr, "cron nightly exists already, with these settings") {
 		t.Errorf("again: %+v", o)
 	}
-	one := s.object("cron", "show", "nightly")
+	one := s.object("cron", "get", "nightly")
 	if next, _ := one["next"].([]any); one["payload"] != "at {{nominal}}" || one["version"] != 1.0 || one["revision"] != 1.0 || one["catch_up_within"] != "1d" || len(next) != 5 || one["pause"] != nil {
 		t.Errorf("%v", one)
 	}
 
-	changed := s.object("cron", "update", "nightly", "--schedule", "0 3 * * *", "--catch-up", "last", "--jitter", "90s", "--collection", "reports")
+	changed := s.object("cron", "set", "nightly", "--schedule", "0 3 * * *", "--catch-up", "last", "--jitter", "90s", "--collection", "reports")
 	if changed["schedule"] != "0 3 * * *" || changed["catch_up"] != "last" || changed["catch_up_max"] != nil || changed["jitter"] != "1m30s" || changed["payload"] != "at {{nominal}}" || changed["zone"] != "Europe/Berlin" || changed["revision"] != 2.0 {
 		t.Errorf("%v", changed)
 	}
-	if changed = s.object("cron", "update", "nightly", "--end", "2100-01-01T00:00:00Z"); changed["end"] == nil || changed["schedule"] != "0 3 * * *" {
+	if changed = s.object("cron", "set", "nightly", "--end", "2100-01-01T00:00:00Z"); changed["end"] == nil || changed["schedule"] != "0 3 * * *" {
 		t.Errorf("%v", changed)
 	}
-	if changed = s.object("cron", "update", "nightly", "--end", "none", "--payload", ""); changed["end"] != nil || changed["payload"] != nil {
+	if changed = s.object("cron", "set", "nightly", "--end", "none", "--payload", ""); changed["end"] != nil || changed["payload"] != nil {
 		t.Errorf("%v", changed)
 	}
 
@@ -48,7 +48,7 @@ func TestACronFromCreateToDelete(t *testing.T) {
 	if got := s.must("cron", "pause", "nightly", "--reason", "moving"); got != "paused" {
 		t.Error(got)
 	}
-	if text := plain(s.must("cron", "show", "nightly")); !strings.Contains(text, "reason moving") || !strings.Contains(text, "paused by anonymous") || strings.Contains(text, "next") {
+	if text := plain(s.must("cron", "get", "nightly")); !strings.Contains(text, "reason moving") || !strings.Contains(text, "paused by anonymous") || strings.Contains(text, "next") {
 		t.Error(text)
 	}
 	if got := s.must("cron", "pause", "nightly", "--reason", "moving", "--for", "2h"); !strings.HasPrefix(got, "paused until 20") {
@@ -91,12 +91,12 @@ func TestSixFieldsShowWhenTheyFire(t *testing.T) {
 	o := s.do("cron", "create", "often", "--lambda", "report", "--schedule", "0 */10 * * * *", "--zone", "Asia/Tokyo")
 	o.check(t, "create", 0, "cron often fires first at 20")
 	o.check(t, "create", 0, "the expression has six fields, so the first is seconds; it fires next at 20", "+09:00, 20", "leave out the first field")
-	s.do("cron", "update", "often", "--schedule", "*/10 * * * *").check(t, "five fields", 0)
-	s.do("cron", "update", "often", "--schedule", "0 */5 * * * *").check(t, "six again", 0, "six fields")
-	if set := s.object("cron", "update", "often", "--tag", "kind=night", "--collection", "tokyo"); set["tags"] == nil || set["collection"] != "tokyo" {
+	s.do("cron", "set", "often", "--schedule", "*/10 * * * *").check(t, "five fields", 0)
+	s.do("cron", "set", "often", "--schedule", "0 */5 * * * *").check(t, "six again", 0, "six fields")
+	if set := s.object("cron", "set", "often", "--tag", "kind=night", "--collection", "tokyo"); set["tags"] == nil || set["collection"] != "tokyo" {
 		t.Errorf("%v", set)
 	}
-	if unset := s.object("cron", "update", "often", "--tag", "none", "--collection", ""); unset["tags"] != nil || unset["collection"] != nil {
+	if unset := s.object("cron", "set", "often", "--tag", "none", "--collection", ""); unset["tags"] != nil || unset["collection"] != nil {
 		t.Errorf("%v", unset)
 	}
 }

@@ -28,14 +28,13 @@ var deadLetterChangeFlags = []string{"dry-run", "pace", "detach"}
 // deadLetterFlags are the flags of a command about the dead letters of a deliver lambda.
 type deadLetterFlags struct {
 	dead, payload, purge bool
-	priority             string
+	lambda, priority     string
 	flags                *pflag.FlagSet
 }
 
-// lambda, limit and pace are flags that the command has for tasks, too.
-func (d *deadLetterFlags) lambda() string { return d.text("lambda") }
-func (d *deadLetterFlags) limit() int     { return d.number("limit") }
-func (d *deadLetterFlags) pace() int      { return d.number("pace") }
+// limit and pace are flags that the command has for tasks, too.
+func (d *deadLetterFlags) limit() int { return d.number("limit") }
+func (d *deadLetterFlags) pace() int  { return d.number("pace") }
 
 func (d *deadLetterFlags) isSet(name string) bool { return d.text(name) == "true" }
 
@@ -51,7 +50,7 @@ func (d *deadLetterFlags) number(name string) int {
 func (a *app) withDeadLetters(c *cobra.Command, goesWith []string, act func(context.Context, *sdk.Client, *deadLetterFlags) error) *cobra.Command {
 	f := c.Flags()
 	d := &deadLetterFlags{flags: f}
-	f.BoolVar(&d.dead, "dead-letters", false, "not tasks: the messages in the SQS dead-letter queues of the deliver lambda --lambda")
+	f.BoolVar(&d.dead, "dead-letters", false, "not tasks: the messages in the SQS dead-letter queues of a deliver lambda")
 	f.StringVar(&d.priority, "priority", "", "with --dead-letters: only those of this `PRIORITY`")
 	own := []string{"priority"}
 	switch c.Name() {
@@ -86,14 +85,18 @@ func (a *app) withDeadLetters(c *cobra.Command, goesWith []string, act func(cont
 }
 
 func (d *deadLetterFlags) check(ids, goesWith []string) (err error) {
-	if len(ids) > 0 {
+	if f := d.flags.Lookup("lambda"); f == nil {
+		if err := one("LAMBDA, a deliver lambda,")(nil, ids); err != nil {
+			return err
+		}
+		d.lambda = ids[0]
+	} else if d.lambda = f.Value.String(); len(ids) > 0 {
 		return usagef("%q: --dead-letters are messages, not tasks: want no IDs", shortened(ids[0]))
-	}
-	if d.lambda() == "" {
+	} else if d.lambda == "" {
 		return usagef("--dead-letters are those of a deliver lambda: name it with --lambda")
 	}
-	if err := task.CheckName("lambda", d.lambda()); err != nil {
-		return usagef("--lambda: %v", err)
+	if err := task.CheckName("lambda", d.lambda); err != nil {
+		return usagef("%v", err)
 	}
 	d.flags.Visit(func(f *pflag.Flag) {
 		if !settings.Is(f) && !slices.Contains(slices.Concat(goesWith, []string{"lambda", "dead-letters", "config"}), f.Name) && err == nil {
@@ -143,7 +146,7 @@ func (a *app) listDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterF
 	if limit == 0 {
 		limit = deadLetterLimitMax
 	}
-	all, more, err := k.DeadLetters(ctx, d.lambda(), sdk.DeadLetterQuery{Priority: d.priority, Limit: limit, Payload: d.payload})
+	all, more, err := k.DeadLetters(ctx, d.lambda, sdk.DeadLetterQuery{Priority: d.priority, Limit: limit, Payload: d.payload})
 	if err != nil {
 		return err
 	}
@@ -209,7 +212,7 @@ func deadLetterCountOf(queues []sdk.DeadLetterQueue) (o deadLetterCountObject) {
 }
 
 func (a *app) countDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-	queues, err := k.CountDeadLetters(ctx, d.lambda(), d.priority)
+	queues, err := k.CountDeadLetters(ctx, d.lambda, d.priority)
 	if err != nil {
 		return err
 	}
@@ -238,7 +241,7 @@ func (a *app) changeDeadLetters(
 			return a.dryRunDeadLetters(ctx, k, d)
 		}
 		told := clock.Mono(clock.Real())
-		outcomes, err := change(k, ctx, d.lambda(), sdk.DeadLetterChange{
+		outcomes, err := change(k, ctx, d.lambda, sdk.DeadLetterChange{
 			Priority: d.priority, Pace: d.pace(), Detach: d.isSet("detach"), Purge: d.purge,
 			Progress: func(outcomes map[string]int64) {
 				if now := clock.Mono(clock.Real()); now-told >= progressNoteEvery {
@@ -254,20 +257,20 @@ func (a *app) changeDeadLetters(
 			return err
 		}
 		if d.isSet("detach") {
-			a.note("SQS goes on by itself, where it moves messages itself; kinesin count --dead-letters --lambda %s tells how far it is", d.lambda())
+			a.note("SQS goes on by itself, where it moves messages itself; kinesin count %s --dead-letters tells how far it is", d.lambda)
 		}
 		text := outcomesText(outcomes)
 		if text == "" {
 			text = "0 messages"
 		}
-		return a.print(deadLettersChangedObject{string(action), d.lambda(), outcomes}, "%s", text)
+		return a.print(deadLettersChangedObject{string(action), d.lambda, outcomes}, "%s", text)
 	}
 }
 
 // dryRunDeadLetters prints how many messages a change would be about, and ten of them.
 func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-	queues, err := k.CountDeadLetters(ctx, d.lambda(), d.priority)
-	sample, _, listErr := k.DeadLetters(ctx, d.lambda(), sdk.DeadLetterQuery{Priority: d.priority, Limit: deadLetterSampleMax})
+	queues, err := k.CountDeadLetters(ctx, d.lambda, d.priority)
+	sample, _, listErr := k.DeadLetters(ctx, d.lambda, sdk.DeadLetterQuery{Priority: d.priority, Limit: deadLetterSampleMax})
 	if err := errors.Join(err, listErr); err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func (d *demo) show(ctx context.Context) error {
 func (d *demo) sum(results []sdk.GetResult) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	row := listTable(d.Stdout, false)
+	row := listTable(d.Stdout, false, false)
 	fmt.Fprintf(d.Stdout, "\nHow they ended:\n")
 	for i := range results {
 		if results[i].Err != nil {
@@ -209,7 +209,7 @@ Try next, in another terminal (this server and its worker run until Ctrl-C):
 
   WHEREPROGRAM schedule demo --in 5s --payload "hello from me"      # watch it run here
   PROGRAM get ID
-  PROGRAM list --lambda demo
+  PROGRAM list demo
 
   PROGRAM lambda create greet
   PROGRAM worker --lambda greet -- sh -c 'echo "hello $(cat), attempt $KINESIN_ATTEMPT"'

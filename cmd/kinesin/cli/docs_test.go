@@ -33,8 +33,8 @@ file may have as well.
 
 ## Flags of many commands
 
-All commands have ` + "`--help` and `--config`" + `, those with a result ` + "`--output`" + `, and those that call a server the others of
-these.
+All commands have ` + "`--help` and `--config`" + `, those with a result ` + "`--output`" + `, those that list or show something on a server
+` + "`--watch`" + `, and those that call a server the others of these.
 `
 )
 
@@ -44,6 +44,7 @@ func TestCommandsPage(t *testing.T) {
 	root, common := (&app{}).root(), pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&app{}).conn.AddTo(common)
 	(&app{}).outputFlag(common)
+	watchFlag(common)
 	common.AddFlagSet(root.PersistentFlags())
 	p := &page{common: common}
 	p.WriteString(cliIntro)
@@ -101,7 +102,7 @@ func (p *page) command(c *cobra.Command, of string) {
 		if exits != "" {
 			fmt.Fprintf(p, "\n%s\n", exits)
 		}
-	case !isNoun || c.HasLocalFlags(): // kinesin audit is a noun and a command
+	case !isNoun:
 		usage = strings.ReplaceAll(strings.ReplaceAll(usage, "\n  ", "` or `"), "|", `\|`)
 		fmt.Fprintf(p, "| `%s` | %s |\n", usage, strings.TrimSpace(markdown(c.Short)+". "+exits))
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 )
 
 func (a *app) gateCommand() *cobra.Command {
+	n := a.gates()
 	return group(&cobra.Command{
 		Use:   "gate",
 		Short: "Hold tasks back, drop them, and let them go",
@@ -22,7 +22,8 @@ func (a *app) gateCommand() *cobra.Command {
 servers within 2 s. Tasks that run go on, and tasks still expire. docs/gates.md tells more.`,
 	}, a.gateSetCommand(sdk.GatePause, "Make tasks wait until the gate is resumed or expires"),
 		a.gateSetCommand(sdk.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
-		a.gateResumeCommand(), a.gateListCommand(), a.gateShowCommand())
+		a.gateResumeCommand(), a.gateListCommand(),
+		n.getCommand(a, &cobra.Command{Short: "Show a gate, and how many tasks it holds"}))
 }
 
 func (a *app) gateSetCommand(action sdk.GateAction, short string) *cobra.Command {
@@ -31,26 +32,27 @@ func (a *app) gateSetCommand(action sdk.GateAction, short string) *cobra.Command
 	var tags map[string]string
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   string(action) + " --lambda L [--priority P | --collection C | --tag NAME=VALUE] --reason TEXT",
+		Use:   string(action) + " LAMBDA [--priority P | --collection C | --tag NAME=VALUE] --reason TEXT",
 		Short: short,
 		Long: short + `. Prints the gate's id, by which it is resumed. Whatever is unusual, such as an
 overlap with another gate, is said on stderr. With --dry-run, prints how many tasks are due that it would hold or drop, and how many
 come due within an hour, or before it ends.`,
-		Example: `  kinesin gate ` + string(action) + ` --lambda mail --reason 'db maintenance' --for 2h
-  kinesin gate ` + string(action) + ` --lambda mail --collection import-7 --reason 'bad batch' --dry-run`,
+		Example: `  kinesin gate ` + string(action) + ` mail --reason 'db maintenance' --for 2h
+  kinesin gate ` + string(action) + ` mail --collection import-7 --reason 'bad batch' --dry-run`,
 	}
 	f := c.Flags()
-	f.StringVar(&g.Lambda, "lambda", "", "`NAME` of the lambda")
 	f.StringVar(&g.Priority, "priority", "", "only tasks of this `PRIORITY`")
 	f.StringVar(&g.Collection, "collection", "", "only tasks of this `COLLECTION`")
 	f.Var(tagsValue{&tags}, "tag", "only tasks with this tag, `NAME=VALUE`")
 	f.StringVar(&g.Reason, "reason", "", "why, for those who find their tasks held back")
 	f.Var(lastsValue{durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}}, "for", "end the gate by itself after `D`; never when not set")
 	f.BoolVar(&dryRun, "dry-run", false, "only print how many tasks it is about")
+	c.ValidArgsFunction = a.lambdas().complete(a)
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := cobra.NoArgs(cmd, args); err != nil {
-			return usagef("%v", err)
+		if err := one("LAMBDA")(cmd, args); err != nil {
+			return err
 		}
+		g.Lambda = args[0]
 		return checkGate(&g, tags)
 	}
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
@@ -93,15 +95,13 @@ func checkGate(g *sdk.Gate, tags map[string]string) error {
 		}
 	}
 	switch {
-	case g.Lambda == "":
-		return usagef("--lambda is missing: it names the lambda whose tasks the gate is about")
 	case g.Reason == "":
 		return usagef("--reason is missing: say why, for those who find their tasks held back")
 	case ways > 1:
 		return usagef("want at most one of --priority, --collection and --tag; set two gates for both")
 	}
 	if err := task.CheckName("lambda", g.Lambda); err != nil {
-		return usagef("--lambda: %v", err)
+		return usagef("%v", err)
 	}
 	return nil
 }
@@ -146,80 +146,50 @@ func heldText(g *sdk.Gate, does string) string {
 func (a *app) gateResumeCommand() *cobra.Command {
 	var pace int
 	c := &cobra.Command{
-		Use:   "resume ID",
+		Use:   "resume",
 		Short: "End a gate, at once or at a pace",
 		Long: `Ends a gate. With --pace N, its tasks go at N a second, higher priorities first, and the gate ends when none is left, and not at its
 expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
-		Args: one("ID"), ValidArgsFunction: a.completeGates,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; when not set, the lambda's recovery quota, or all at once if it has none")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		g, err := k.ResumeGate(ctx, args[0], pace)
-		if err != nil {
-			return err
-		}
+	return a.gates().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (sdk.Gate, error) {
+		g, err := k.ResumeGate(ctx, id, pace)
 		a.noteOf(&g)
-		return a.print(gateObjectOf(&g, false), "%s", g.State)
+		return g, err
 	})
 }
 
 func (a *app) gateListCommand() *cobra.Command {
-	var lambda string
 	var ended bool
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List gates, newest first",
-		Args:  cobra.NoArgs,
-	}
-	c.Flags().StringVar(&lambda, "lambda", "", "only gates of the lambda with this `NAME`")
+	c := &cobra.Command{Use: "list [LAMBDA]", Short: "List gates, newest first", Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a)}
 	c.Flags().BoolVar(&ended, "ended", false, "also those that ended in the last 30 days")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.Gates(ctx, lambda, ended)
-		if err != nil {
-			return err
-		}
-		objects := objectsOf(all, func(g *sdk.Gate) gateObject { return gateObjectOf(g, false) })
-		titles := []string{"ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON"}
-		return printList(a, objects, "", titles, func(_ int, o *gateObject) []string {
-			return []string{o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason}
-		})
+	return a.gates().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.Gate, error) {
+		return k.Gates(ctx, first(args), ended)
 	})
 }
 
-func (a *app) gateShowCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "show ID",
-		Short: "Show a gate, and how many tasks it holds",
-		Args:  one("ID"), ValidArgsFunction: a.completeGates,
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		g, err := k.GetGate(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		isEnded := g.State == "ended"
-		o := gateObjectOf(&g, !isEnded)
-		if a.json() {
-			return printJSON(a.Stdout, o)
-		}
-		t := newTable(a.Stdout)
-		t.facts([][2]string{
-			{"id", o.ID},
-			{"action", o.Action},
-			{"tasks", o.tasksText()},
-			{"state", o.stateText()},
-			{"reason", o.Reason},
-			{"owner", o.Owner},
-			{"created", o.Created},
-			{"until", o.Until},
-			{"ended", o.Ended},
-			{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], o.EndedBy},
-			{"note", o.Note},
-		})
-		if !isEnded {
-			t.fact("counts", heldText(&g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
-		}
-		return t.Flush()
+const gateEnded = "ended" // the state of a gate that holds nothing any more
+
+func (a *app) printGate(g *sdk.Gate) error {
+	isEnded := g.State == gateEnded
+	t := newTable(a.Stdout)
+	t.facts([][2]string{
+		{"id", g.ID},
+		{"action", string(g.Action)},
+		{"tasks", gateTasksText(g)},
+		{"state", gateStateText(g)},
+		{"reason", g.Reason},
+		{"owner", g.Owner},
+		{"created", timeText(g.Created)},
+		{"until", timeText(g.Until)},
+		{"ended", timeText(g.Ended)},
+		{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], g.EndedBy},
+		{"note", g.Note},
 	})
+	if !isEnded {
+		t.fact("counts", heldText(g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
+	}
+	return t.Flush()
 }
 
 // gateObject is a gate in JSON. docs/cli-guide.md documents the fields; unset ones are omitted.
@@ -240,7 +210,7 @@ type gateObject struct {
 	EndedBy    string `json:"ended_by,omitempty"`
 	Note       string `json:"note,omitempty"`
 
-	Counts *gateCounts `json:"counts,omitempty"` // of a dry run and of show
+	Counts *gateCounts `json:"counts,omitempty"` // of a dry run and of get
 }
 
 type gateCounts struct {
@@ -262,22 +232,22 @@ func gateObjectOf(g *sdk.Gate, withCounts bool) gateObject {
 	return o
 }
 
-// tasksText says which tasks the gate is about.
-func (o *gateObject) tasksText() string {
+// gateTasksText says which tasks a gate is about.
+func gateTasksText(g *sdk.Gate) string {
 	switch {
-	case o.Priority != "":
-		return o.Lambda + ", priority " + o.Priority
-	case o.Collection != "":
-		return o.Lambda + ", collection " + o.Collection
-	case o.Tag != "":
-		return o.Lambda + ", tag " + o.Tag
+	case g.Priority != "":
+		return g.Lambda + ", priority " + g.Priority
+	case g.Collection != "":
+		return g.Lambda + ", collection " + g.Collection
+	case g.Tag != "":
+		return g.Lambda + ", tag " + g.Tag
 	}
-	return o.Lambda
+	return g.Lambda
 }
 
-func (o *gateObject) stateText() string {
-	if o.Pace > 0 && o.Ended == "" {
-		return o.State + " at " + strconv.Itoa(o.Pace) + "/s"
+func gateStateText(g *sdk.Gate) string {
+	if g.Pace > 0 && g.Ended.IsZero() {
+		return g.State + " at " + strconv.Itoa(g.Pace) + "/s"
 	}
-	return o.State
+	return g.State
 }

@@ -12,7 +12,7 @@ func TestAGateFromDryRunToEnd(t *testing.T) {
 	due, later := s.must("schedule", "mail", "--tag", "tenant=acme"), s.must("schedule", "mail", "--in", "30m", "--tag", "tenant=acme")
 	s.must("schedule", "mail", "--in", "40m")
 
-	pause := []string{"gate", "pause", "--lambda", "mail", "--tag", "tenant=acme", "--reason", "db maintenance", "--for", "2h"}
+	pause := []string{"gate", "pause", "mail", "--tag", "tenant=acme", "--reason", "db maintenance", "--for", "2h"}
 	if got := s.must(append(pause, "--dry-run")...); got != "would hold 1 tasks now and 1 more within an hour" {
 		t.Error(got)
 	}
@@ -28,14 +28,14 @@ func TestAGateFromDryRunToEnd(t *testing.T) {
 	if o := s.do(pause...); o.code != 0 || o.stdout != "1\n" || o.stderr != "" {
 		t.Fatalf("%+v", o)
 	}
-	o := s.do("gate", "drop", "--lambda", "mail", "--collection", "nobody", "--reason", "bad batch")
+	o := s.do("gate", "drop", "mail", "--collection", "nobody", "--reason", "bad batch")
 	if o.check(t, "drop", 0, "it overlaps with gate 1", "no live task of lambda mail has collection nobody"); o.stdout != "2\n" {
 		t.Errorf("%+v", o)
 	}
-	if g := s.object("gate", "show", "1"); g["reason"] != "db maintenance" || g["state"] != "active" || g["owner"] != "anonymous" || g["tag"] != "tenant=acme" || g["until"] == nil {
+	if g := s.object("gate", "get", "1"); g["reason"] != "db maintenance" || g["state"] != "active" || g["owner"] != "anonymous" || g["tag"] != "tenant=acme" || g["until"] == nil {
 		t.Errorf("%v", g)
 	}
-	if text := s.must("gate", "show", "1"); !strings.Contains(text, "holds 1 tasks now and 1 more within an hour") || !strings.Contains(text, "mail, tag tenant=acme") {
+	if text := s.must("gate", "get", "1"); !strings.Contains(text, "holds 1 tasks now and 1 more within an hour") || !strings.Contains(text, "mail, tag tenant=acme") {
 		t.Error(text)
 	}
 	for _, id := range []string{due, later} {
@@ -47,7 +47,7 @@ func TestAGateFromDryRunToEnd(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	if all := s.objects("gate", "list", "--lambda", "mail"); len(all) != 2 || all[0]["id"] != "2" || all[1]["id"] != "1" || all[0]["counts"] != nil {
+	if all := s.objects("gate", "list", "mail"); len(all) != 2 || all[0]["id"] != "2" || all[1]["id"] != "1" || all[0]["counts"] != nil {
 		t.Errorf("%v", all)
 	}
 	if table := s.must("gate", "list"); !strings.Contains(table, "mail, collection nobody") || !strings.HasPrefix(table, "ID  ACTION") {
@@ -78,19 +78,19 @@ func TestRefusedGates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	s.must("gate", "drop", "--lambda", "mail", "--reason", "x")
+	s.must("gate", "drop", "mail", "--reason", "x")
 	for line, says := range map[string]string{
-		"gate pause --lambda nail --reason x":                   `unknown lambda "nail"`,
-		"gate pause --lambda mail --reason x --priority urgent": "invalid priority \"urgent\": lambda mail has high, normal, low",
-		"gate resume 7":           "no gate 7",
-		"gate resume mail":        "an id is a number",
-		"gate show 7":             "no gate 7",
-		"gate resume 1 --pace 5":  "drops tasks",
-		"gate list --lambda nail": `unknown lambda "nail"`,
+		"gate pause nail --reason x":                   `unknown lambda "nail"`,
+		"gate pause mail --reason x --priority urgent": "invalid priority \"urgent\": lambda mail has high, normal, low",
+		"gate resume 7":                                "no gate 7",
+		"gate resume mail":                             "an id is a number",
+		"gate get 7":                                   "no gate 7",
+		"gate resume 1 --pace 5":                       "drops tasks",
+		"gate list nail":                               `unknown lambda "nail"`,
 	} {
 		s.do(strings.Fields(line)...).check(t, line, 1, says)
 	}
-	s.do("gate", "pause", "--lambda", "mail", "--reason", "two\nlines").check(t, "two lines", 1, "on one line")
+	s.do("gate", "pause", "mail", "--reason", "two\nlines").check(t, "two lines", 1, "on one line")
 	s.do("gate", "resume", "1", "--pace", "1.5").check(t, "half a task", 2, `"1.5" is not a whole number`)
 }
 
@@ -104,21 +104,21 @@ func TestAGateSaysUntilWhenItCounts(t *testing.T) {
 		"10m": "would drop 1 tasks now and 0 more before it ends",
 		"2h":  "would drop 1 tasks now and 1 more within an hour",
 	} {
-		if got := s.must("gate", "drop", "--lambda", "mail", "--reason", "x", "--for", expiry, "--dry-run"); got != want {
+		if got := s.must("gate", "drop", "mail", "--reason", "x", "--for", expiry, "--dry-run"); got != want {
 			t.Errorf("for %s: %s", expiry, got)
 		}
 	}
-	s.must("gate", "pause", "--lambda", "mail", "--reason", "x")
-	s.must("gate", "pause", "--lambda", "mail", "--reason", "x", "--priority", "low")
-	o := s.do("gate", "drop", "--lambda", "mail", "--reason", "x", "--tag", "a=b", "--dry-run")
+	s.must("gate", "pause", "mail", "--reason", "x")
+	s.must("gate", "pause", "mail", "--reason", "x", "--priority", "low")
+	o := s.do("gate", "drop", "mail", "--reason", "x", "--tag", "a=b", "--dry-run")
 	o.check(t, "overlap", 0, "it overlaps with gates 1, 2: all", "the gate drops those that come")
 	s.must("gate", "resume", "1", "--pace", "1")
-	text := s.must("gate", "show", "1")
+	text := s.must("gate", "get", "1")
 	if !strings.Contains(text, "resumed by  anonymous") || strings.Contains(text, "ended by") || strings.Contains(text, "more") {
 		t.Error(text)
 	}
 	s.must("gate", "resume", "1")
-	if text := s.must("gate", "show", "1"); !strings.Contains(text, "ended by") {
+	if text := s.must("gate", "get", "1"); !strings.Contains(text, "ended by") {
 		t.Error(text)
 	}
 }

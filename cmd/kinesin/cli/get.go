@@ -13,8 +13,9 @@ func (a *app) getCommand() *cobra.Command {
 	var withPayload bool
 	var by keyFlags
 	c := &cobra.Command{
-		Use:   "get ID… | --lambda L --key K",
-		Short: "Show tasks and their attempts",
+		Use:     "get ID… | --lambda L --key K",
+		Aliases: []string{"show"},
+		Short:   "Show tasks and their attempts",
 		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts, each with start, end, worker, outcome
 and error.
 
@@ -24,7 +25,7 @@ With -o json, one ID gives an object and several give an array. Exit 1 when ther
 	}
 	by.add(c)
 	c.Flags().BoolVar(&withPayload, "payload", false, "show payloads too")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)
 		var opts []sdk.GetOption
 		if withPayload {
@@ -63,6 +64,9 @@ func (r *results) addTask(id string, result *sdk.GetResult, next, withPayload bo
 		o = o.withPayload(result.Task.Payload)
 	}
 	return r.add(id, nil, o, func() error {
+		if r.output == formatName {
+			return r.printLine(o.ID)
+		}
 		if next {
 			fmt.Fprintln(r.Stdout)
 		}

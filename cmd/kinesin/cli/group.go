@@ -18,12 +18,14 @@ import (
 )
 
 func (a *app) groupCommand() *cobra.Command {
+	n := a.groups()
 	return group(&cobra.Command{
 		Use:   "group",
 		Short: "Have a task follow when all of many tasks have ended",
 		Long: `A group has members, which are tasks like any other. When it is sealed and all of its members have ended, a task follows that is told
 how they ended. docs/groups.md tells more.`,
-	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupShowCommand(), a.groupMembersCommand())
+	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupMembersCommand(),
+		n.getCommand(a, &cobra.Command{Short: "Show a group, with its members counted by state"}))
 }
 
 func (a *app) groupCreateCommand() *cobra.Command {
@@ -185,12 +187,8 @@ and what follows is told that it had none.`,
 		Args: one("ID"),
 	}
 	c.Flags().Var(intValue{n: &members, min: 0, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members; 0: unless it has none")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		g, err := k.SealGroup(ctx, args[0], members)
-		if err != nil {
-			return err
-		}
-		return a.print(groupObjectOf(&g), "sealed with %d members", g.Members)
+	return a.groups().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (sdk.GroupInfo, error) {
+		return k.SealGroup(ctx, id, members)
 	})
 }
 
@@ -215,11 +213,11 @@ no others.`,
 		if detach {
 			return a.print(jobObjectOf(&j), "%s", j.ID)
 		}
-		a.note("job %s runs on the server; it goes on if this command ends (kinesin job show, pause, stop)", j.ID)
+		a.note("job %s runs on the server; it goes on if this command ends (kinesin job get, pause, stop)", j.ID)
 		if j, err = a.follow(ctx, k, j); err != nil {
 			return err
 		}
-		if err := a.printJob(&j); err != nil {
+		if err := a.jobs().show(a, &j); err != nil {
 			return err
 		}
 		return a.judge(&j)
@@ -266,48 +264,35 @@ func groupObjectOf(g *sdk.GroupInfo) groupObject {
 	return o
 }
 
-func (a *app) groupShowCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "show ID",
-		Short: "Show a group, with its members counted by state",
-		Args:  one("ID"),
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		g, err := k.GetGroup(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		o := groupObjectOf(&g)
-		if a.json() {
-			return printJSON(a.Stdout, o)
-		}
-		t := newTable(a.Stdout)
-		t.facts([][2]string{
-			{"id", o.ID},
-			{"state", o.State},
-			{"members", strconv.Itoa(o.Members)},
-			{"counts", memberCountsText(&g)},
-			{"created", o.Created + " by " + cmp.Or(o.CreatedBy, "anonymous")},
-			{"expires", o.Expires},
-			{"cancelled", cancelledText(&o)},
-			{"completed", o.Completed},
-		})
-		for _, f := range o.FollowUps {
-			text := f.Lambda
-			switch {
-			case f.ID != "":
-				text += " " + f.ID
-			case f.Problem != "":
-				text += ": " + f.Problem
-			case o.Completed != "":
-				text += ", which did not follow"
-			}
-			t.fact(f.Edge, text)
-		}
-		if len(o.FollowUps) == 0 || o.FollowUp == "" {
-			t.fact("problem", o.Problem)
-		}
-		return t.Flush()
+func (a *app) printGroup(g *sdk.GroupInfo) error {
+	o := groupObjectOf(g)
+	t := newTable(a.Stdout)
+	t.facts([][2]string{
+		{"id", o.ID},
+		{"state", o.State},
+		{"members", strconv.Itoa(o.Members)},
+		{"counts", memberCountsText(g)},
+		{"created", o.Created + " by " + cmp.Or(o.CreatedBy, "anonymous")},
+		{"expires", o.Expires},
+		{"cancelled", cancelledText(&o)},
+		{"completed", o.Completed},
 	})
+	for _, f := range o.FollowUps {
+		text := f.Lambda
+		switch {
+		case f.ID != "":
+			text += " " + f.ID
+		case f.Problem != "":
+			text += ": " + f.Problem
+		case o.Completed != "":
+			text += ", which did not follow"
+		}
+		t.fact(f.Edge, text)
+	}
+	if len(o.FollowUps) == 0 || o.FollowUp == "" {
+		t.fact("problem", o.Problem)
+	}
+	return t.Flush()
 }
 
 func cancelledText(o *groupObject) string {

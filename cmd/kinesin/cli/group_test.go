@@ -41,7 +41,7 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	}
 	followed := s.doWith(`{"then":[{"lambda":"report"}],"else":[{"lambda":"greet"}]}`, "group", "add", id, "--lambda", "greet", "--in", "1h", "--then", "-")
 	followed.check(t, "a member that is followed", 0)
-	if got := s.must("chain", "show", strings.TrimSpace(followed.stdout)); !strings.Contains(got, "then  report  planned") || !strings.Contains(got, "else  greet  planned") {
+	if got := s.must("chain", "get", strings.TrimSpace(followed.stdout)); !strings.Contains(got, "then  report  planned") || !strings.Contains(got, "else  greet  planned") {
 		t.Error(got)
 	}
 	ids = append(ids, strings.TrimSpace(followed.stdout))
@@ -53,7 +53,7 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	s.doWith("", "group", "add", id, "--lambda", "greet").check(t, "sealed", 1, "is sealed with 4 members: it gets no more")
-	if got := s.must("group", "show", id); !strings.Contains(got, "scheduled 4") || !strings.Contains(got, "sealed") {
+	if got := s.must("group", "get", id); !strings.Contains(got, "scheduled 4") || !strings.Contains(got, "sealed") {
 		t.Errorf("%q", got)
 	}
 	s.must(append([]string{"cancel"}, ids...)...)
@@ -64,7 +64,7 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 		FollowUp string `json:"follow_up"`
 	}
 	for shown.State != "done" {
-		if err := json.Unmarshal([]byte(s.must("group", "show", id, "-o", "json")), &shown); err != nil {
+		if err := json.Unmarshal([]byte(s.must("group", "get", id, "-o", "json")), &shown); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,5 +77,5 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	if got := s.must("group", "members", id); strings.Count(got, "cancelled") != 4 {
 		t.Errorf("%q", got)
 	}
-	s.doWith("", "group", "show", "x").check(t, "unknown", 1, "there is no group")
+	s.doWith("", "group", "get", "x").check(t, "unknown", 1, "there is no group")
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,11 +63,22 @@ func inboundKey(ctx context.Context, k *sdk.Client, sender string, lambdas []str
 }
 
 func (a *app) senderCommand() *cobra.Command {
+	n := a.senders()
 	return group(&cobra.Command{
 		Use:   "sender",
 		Short: "List and revoke senders that have an inbound key of their own",
 		Long:  `Senders are made by 'kinesin inbound key --sender NAME --lambda PATTERN'.`,
-	}, a.senderListCommand(), a.senderRevokeCommand())
+	},
+		n.listCommand(a, &cobra.Command{Short: "List all senders, without their keys"}, nil),
+		n.action(a, &cobra.Command{
+			Use:   "revoke",
+			Short: "End the inbound key of a sender for good",
+			Long: `Ends the inbound key of a sender for good. Within 10 seconds no server takes its messages: they stay in the
+queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
+name cannot be used again. Exit 1 when there is no such sender.`,
+		}, func(ctx context.Context, k *sdk.Client, name string) (sdk.InboundSender, error) {
+			return k.RevokeInboundSender(ctx, name)
+		}))
 }
 
 // senderObject is a sender in JSON.
@@ -82,38 +91,4 @@ type senderObject struct {
 
 func senderObjectOf(s *sdk.InboundSender) senderObject {
 	return senderObject{s.Name, s.Lambdas, timeText(s.Created), timeText(s.Revoked)}
-}
-
-func (a *app) senderListCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "list",
-		Short: "List all senders, without their keys",
-		Args:  cobra.NoArgs,
-	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.InboundSenders(ctx)
-		if err != nil {
-			return err
-		}
-		return printList(a, objectsOf(all, senderObjectOf), "there are no senders; make one with `kinesin inbound key --sender NAME --lambda PATTERN`",
-			[]string{"NAME", "LAMBDAS", "CREATED", "REVOKED"}, func(_ int, o *senderObject) []string {
-				return []string{o.Name, strings.Join(o.Lambdas, ","), o.Created, cmp.Or(o.Revoked, "-")}
-			})
-	})
-}
-
-func (a *app) senderRevokeCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "revoke NAME",
-		Short: "End the inbound key of a sender for good",
-		Long: `Ends the inbound key of a sender for good, and prints its name. Within 10 seconds no server takes its messages: they stay in the
-queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
-name cannot be used again. Exit 1 when there is no such sender.`,
-		Args: one("NAME"),
-	}, func(ctx context.Context, k *sdk.Client, names []string) error {
-		s, err := k.RevokeInboundSender(ctx, names[0])
-		if err != nil {
-			return err
-		}
-		return a.print(senderObjectOf(&s), "%s", s.Name)
-	})
 }

@@ -37,7 +37,7 @@ in kinesin_inbound_left_total by its why:
   rotated_key      it was sealed with an inbound key that was rotated out
   revoked_sender   it was sealed with the key of a sender that was revoked
   sender_lambda    it has a task that is outside the lambdas of its sender`,
-	}, a.rejectedListCommand(), a.rejectedShowCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
+	}, a.rejectedListCommand(), a.rejectedGetCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 
 // rejectedObject is what was set aside in JSON.
@@ -52,7 +52,7 @@ type rejectedObject struct {
 	Bytes    int64  `json:"bytes"`
 	Retries  int    `json:"retries"`
 
-	// The fields below are for show only.
+	// The fields below are for get only.
 
 	Priority      string `json:"priority,omitempty"`
 	Collection    string `json:"collection,omitempty"`
@@ -76,18 +76,14 @@ func (a *app) rejectedListCommand() *cobra.Command {
 		Use:     "list [--limit N]",
 		Short:   "List what was set aside",
 		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.[] | select(.reason == "unknown_lambda").name'`,
-		Args:    cobra.NoArgs,
 	}
 	c.Flags().Var(intValue{n: &limit}, "limit", "how many to list at most; 0 for all")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+	return a.rejected().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.Rejected, error) {
 		all, more, err := readRejected(ctx, k, limit)
-		if err != nil {
-			return err
-		}
 		if more {
 			a.note("there is more; --limit 0 lists all")
 		}
-		return a.printRejected(all)
+		return all, err
 	})
 }
 
@@ -104,47 +100,17 @@ func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []sdk.Reje
 	return all, false, nil
 }
 
-func (a *app) printRejected(all []sdk.Rejected) error {
-	if a.json() {
-		array := arrayWriter{w: a.Stdout}
-		for i := range all {
-			if err := array.add(rejectedObjectOf(&all[i])); err != nil {
-				return err
-			}
-		}
-		return array.end()
-	}
-	if len(all) == 0 {
-		a.note("nothing is set aside")
-		return nil
-	}
-	t := newTable(a.Stdout)
-	t.row("NAME", "REASON", "LAMBDA", "AT", "BYTES", "RETRIES", "TEXT")
-	for _, r := range all {
-		t.row(r.Name, r.Reason, r.Lambda, timeText(r.At), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Retries), r.Text)
-	}
-	return t.Flush()
-}
-
-func (a *app) rejectedShowCommand() *cobra.Command {
+func (a *app) rejectedGetCommand() *cobra.Command {
 	var whole bool
-	c := &cobra.Command{
-		Use:   "show NAME [--payload]",
-		Short: "Show one that was set aside, with its contents",
-		Args:  one("NAME"),
-	}
-	c.Flags().BoolVar(&whole, "payload", false, "show the payload too, or the message if it could not be read")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, names []string) error {
-		r, err := k.GetRejected(ctx, names[0])
-		if err != nil {
-			return err
-		}
-		o := wholeRejected(&r, whole)
-		if a.json() {
-			return printJSON(a.Stdout, o)
-		}
+	n := a.rejected()
+	n.whole = func(r *sdk.Rejected) any { return wholeRejected(r, whole) }
+	n.print = func(a *app, r *sdk.Rejected) error {
+		o := wholeRejected(r, whole)
 		return o.print(newTable(a.Stdout))
-	})
+	}
+	c := &cobra.Command{Use: "get NAME [--payload]", Short: "Show one that was set aside, with its contents"}
+	c.Flags().BoolVar(&whole, "payload", false, "show the payload too, or the message if it could not be read")
+	return n.getCommand(a, c)
 }
 
 func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
@@ -201,7 +167,7 @@ func (a *app) rejectedRetryCommand() *cobra.Command {
 		Short: "Accept tasks again that were set aside",
 		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. Tasks that became due meanwhile start at once. A stale
 task may have run already; then it runs twice. Exit 1 when one is still set aside.`,
-	}, "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
+	}, "", "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
 		return k.RetryRejected(ctx, names...)
 	})
 }
@@ -210,8 +176,8 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 	return a.rejectedActionCommand(&cobra.Command{
 		Use:   "delete NAME… | --all",
 		Short: "Delete what was set aside",
-		Long:  `Deletes what was set aside, with its contents, and prints the name of each. Exit 1 when there is none with a name.`,
-	}, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
+		Long:  `Deletes what was set aside, with its contents. Exit 1 when there is none with a name.`,
+	}, outcomeDeleted, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
 		errs, err := k.DeleteRejected(ctx, names...)
 		results := make([]sdk.RetryResult, len(errs))
 		for i := range errs {
@@ -223,15 +189,16 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 
 // actedObject is the result for one name in JSON.
 type actedObject struct {
-	Name string `json:"name"`
-	ID   sdk.ID `json:"id,omitempty"` // of the task that was accepted
+	Name    string `json:"name"`
+	Outcome string `json:"outcome,omitempty"`
+	ID      sdk.ID `json:"id,omitempty"` // of the task that was accepted
 	refusal
 }
 
 // rejectedActionCommand makes a command that does something with names, of which act takes up to
-// rejectedPerCall.
+// rejectedPerCall. outcome says what became of those for which no task is told; empty: there is one.
 func (a *app) rejectedActionCommand(
-	c *cobra.Command, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error),
+	c *cobra.Command, outcome, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error),
 ) *cobra.Command {
 	var all bool
 	c.Flags().BoolVar(&all, "all", false, allHelp)
@@ -246,6 +213,7 @@ func (a *app) rejectedActionCommand(
 		}
 		return nil
 	}
+	c.ValidArgsFunction = a.rejected().complete(a)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, names []string) error {
 		if all {
 			rejected, _, err := readRejected(ctx, k, 0)
@@ -263,8 +231,12 @@ func (a *app) rejectedActionCommand(
 				return err
 			}
 			for i, r := range done {
-				o := actedObject{part[i], r.ID, refusalOf(r.Err)}
-				if err := out.add(part[i], r.Err, o, func() error { return a.printLine(cmp.Or(string(o.ID), o.Name)) }); err != nil {
+				o := actedObject{Name: part[i], ID: r.ID, refusal: refusalOf(r.Err)}
+				if r.Err == nil {
+					o.Outcome = outcome
+				}
+				text := cmp.Or(string(o.ID), outcome+" message "+o.Name)
+				if err := out.add(part[i], r.Err, o, func() error { return a.printLine(text) }); err != nil {
 					return err
 				}
 			}

@@ -105,17 +105,17 @@ func TestInbound(t *testing.T) {
 		t.Errorf("%s", o.stdout)
 	}
 
-	show := s.object("inbound", "rejected", "show", names["text"])
+	show := s.object("inbound", "rejected", "get", names["text"])
 	if show["reason"] != "unknown_lambda" || show["lambda"] != "news" || show["priority"] != "high" || show["collection"] != "c" || show["payload_bytes"] != 5. || show["payload"] != nil || show["id"] != id {
 		t.Errorf("%v", show)
 	}
-	if show = s.object("inbound", "rejected", "show", names["text"], "--payload"); show["payload"] != "hello" {
+	if show = s.object("inbound", "rejected", "get", names["text"], "--payload"); show["payload"] != "hello" {
 		t.Errorf("%v", show)
 	}
-	if show = s.object("inbound", "rejected", "show", names["unknown_lambda"], "--payload"); show["payload_base64"] != "/wA=" {
+	if show = s.object("inbound", "rejected", "get", names["unknown_lambda"], "--payload"); show["payload_base64"] != "/wA=" {
 		t.Errorf("%v", show)
 	}
-	if got := s.must("inbound", "rejected", "show", names["undecodable"], "--payload"); !strings.Contains(got, broken("no envelope")) || !strings.Contains(got, "undecodable") {
+	if got := s.must("inbound", "rejected", "get", names["undecodable"], "--payload"); !strings.Contains(got, broken("no envelope")) || !strings.Contains(got, "undecodable") {
 		t.Errorf("%q", got)
 	}
 
@@ -135,7 +135,7 @@ func TestInbound(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.do("inbound", "rejected", "delete", names["undecodable"]).check(t, "delete again", 1, "rejected list")
-	s.do("inbound", "rejected", "show", "nonsense").check(t, "show", 1, "nothing rejected has that name")
+	s.do("inbound", "rejected", "get", "nonsense").check(t, "show", 1, "nothing rejected has that name")
 	for n := range 120 { // more than one call deletes
 		send(broken(fmt.Sprint("bad ", n)))
 	}
@@ -165,13 +165,13 @@ func TestInboundBadUsage(t *testing.T) {
 		{[]string{"rejected"}, "a command is missing"},
 		{[]string{"rejected", "list", "--limit", "-1"}, "want 0 or more"},
 		{[]string{"rejected", "list", "x"}, "x"},
-		{[]string{"rejected", "show"}, "NAME is missing"},
-		{[]string{"rejected", "show", "a", "b"}, "one argument too many"},
+		{[]string{"rejected", "get"}, "NAME is missing"},
+		{[]string{"rejected", "get", "a", "b"}, "one argument too many"},
 		{[]string{"rejected", "retry"}, "or --all"},
 		{[]string{"rejected", "retry", "a", "--all"}, "one or the other"},
 		{[]string{"rejected", "delete"}, "or --all"},
 		{[]string{"rejected", "delete", ""}, "NAME is empty"},
-		{[]string{"rejected", "delete", "a", "-o", "xml"}, "text or json"},
+		{[]string{"rejected", "delete", "a", "-o", "xml"}, "wide, name or json"},
 	} {
 		run(t.Context(), nil, "", append([]string{"inbound"}, c.args...)...).check(t, c.args, 2, c.say)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -18,7 +17,17 @@ func (a *app) keyringCommand() *cobra.Command {
 		Short: "List and rotate the keys of the installation",
 		Long: `The key ring holds the numbered secrets that seal ids of tasks, messages and page tokens, and from which inbound keys are derived.
 One key seals; all that are kept verify what they sealed.`,
-	}, a.keyringListCommand(), a.keyringRotateCommand())
+	}, a.ringKeys().listCommand(a, &cobra.Command{
+		Short: "List the keys, without their secrets",
+		Long: `Lists the keys by number, without their secrets. Each is in one of these states:
+
+  waiting   it was added and seals later, when all servers know it
+  sealing   it seals
+  retired   it verifies messages and page tokens until MESSAGES UNTIL, and ids of tasks until VERIFIES UNTIL
+  expired   the next rotation removes it
+
+The first key has no CREATED.`,
+	}, nil), a.keyringRotateCommand())
 }
 
 // ringKeyObject is a key of the ring in JSON. It has no secret.
@@ -38,45 +47,6 @@ func ringKeyObjectOf(k *sdk.RingKey) ringKeyObject {
 		Number: k.Number, Created: timeText(k.Created), SealsFrom: timeText(k.SealsFrom), RetiredAt: timeText(k.RetiredAt),
 		MessagesUntil: timeText(k.MessagesUntil), VerifiesUntil: timeText(k.VerifiesUntil), State: k.State,
 	}
-}
-
-func (a *app) keyringListCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "list",
-		Short: "List the keys, without their secrets",
-		Long: `Lists the keys by number, without their secrets. Each is in one of these states:
-
-  waiting   it was added and seals later, when all servers know it
-  sealing   it seals
-  retired   it verifies messages and page tokens until MESSAGES UNTIL, and ids of tasks until VERIFIES UNTIL
-  expired   the next rotation removes it
-
-The first key has no CREATED.`,
-		Args: cobra.NoArgs,
-	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		keys, err := k.RingKeys(ctx)
-		if err != nil {
-			return err
-		}
-		return a.printRingKeys(keys)
-	})
-}
-
-func (a *app) printRingKeys(keys []sdk.RingKey) error {
-	objects := make([]ringKeyObject, len(keys))
-	for i := range keys {
-		objects[i] = ringKeyObjectOf(&keys[i])
-	}
-	if a.json() {
-		return printJSON(a.Stdout, objects)
-	}
-	t := newTable(a.Stdout)
-	t.row("NUMBER", "STATE", "CREATED", "SEALS FROM", "RETIRED AT", "MESSAGES UNTIL", "VERIFIES UNTIL")
-	for _, o := range objects {
-		t.row(strconv.Itoa(o.Number), o.State, cmp.Or(o.Created, "-"), cmp.Or(o.SealsFrom, "-"), cmp.Or(o.RetiredAt, "-"),
-			cmp.Or(o.MessagesUntil, "-"), cmp.Or(o.VerifiesUntil, "-"))
-	}
-	return t.Flush()
 }
 
 func (a *app) keyringRotateCommand() *cobra.Command {

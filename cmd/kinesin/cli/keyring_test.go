@@ -73,7 +73,7 @@ func TestSenders(t *testing.T) {
 	if len(all) != 1 || all[0]["name"] != "shop" || fmt.Sprint(all[0]["lambdas"]) != "[invoice mail-*]" || all[0]["created"] == nil || all[0]["revoked"] != nil || len(all[0]) != 3 {
 		t.Errorf("%v", all)
 	}
-	if got := s.must("inbound", "sender", "revoke", "shop"); got != "shop" {
+	if got := s.must("inbound", "sender", "revoke", "shop"); got != "revoked sender shop" {
 		t.Errorf("%q", got)
 	}
 	table := s.must("inbound", "sender", "list")

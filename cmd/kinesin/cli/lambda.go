@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,11 +16,26 @@ import (
 )
 
 func (a *app) lambdaCommand() *cobra.Command {
+	n := a.lambdas()
 	return group(&cobra.Command{
 		Use:   "lambda",
 		Short: "Create, show, change and delete lambdas",
 		Long:  `A lambda is a named kind of work, with the settings of its tasks.`,
-	}, a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaListCommand(), a.lambdaUpdateCommand(), a.lambdaDeleteCommand())
+	}, a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaSetCommand(), a.lambdaDeleteCommand(),
+		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.LambdaInfo, error) {
+			all, err := n.list(ctx, k)
+			a.noteRefused(all)
+			return all, err
+		}))
+}
+
+// noteRefused says which registrations are refused.
+func (a *app) noteRefused(all []sdk.LambdaInfo) {
+	for i := range all {
+		if l := &all[i]; l.RegistrationRefused != "" && !a.json() {
+			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.Name, l.Name)
+		}
+	}
 }
 
 // lambdaObject is a lambda in JSON results.
@@ -52,7 +68,6 @@ type lambdaObject struct {
 	Registered bool   `json:"registered"`
 	Withdrawn  bool   `json:"withdrawn"`
 	Refused    string `json:"registration_refused,omitempty"`
-	Existed    *bool  `json:"existed,omitempty"` // create only
 
 	Quotas []quotaObject `json:"quotas,omitempty"` // this and the next one: get only
 	Live   *statsObject  `json:"live,omitempty"`
@@ -79,13 +94,7 @@ func poisonBound(l *sdk.LambdaInfo) int {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// printLambda prints a lambda. existed is for create only.
-func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
-	if a.json() {
-		o := lambdaObjectOf(l)
-		o.Existed = existed
-		return printJSON(a.Stdout, o)
-	}
+func (a *app) printLambda(l *sdk.LambdaInfo) error {
 	t := newTable(a.Stdout)
 	lambdaRows(t, l)
 	return t.Flush()
@@ -103,6 +112,9 @@ func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
 			o.Live = &live
 		}
 		return printJSON(a.Stdout, o)
+	}
+	if a.output == formatName {
+		return a.printLine(l.Name)
 	}
 	t := newTable(a.Stdout)
 	lambdaRows(t, l)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,8 +17,8 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a lambda",
-		Long: `Creates a lambda and prints its settings. It succeeds if the lambda exists with the same settings; with other settings it is
-refused (exit 1).
+		Long: `Creates a lambda and prints its settings. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is
+missing.
 
 NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound,
 start-within, priority weights, limits by key, retry share and breaker do not apply to --mode deliver.`,
@@ -48,10 +49,10 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 		if err != nil {
 			return err
 		}
-		if existed && !a.json() {
-			a.note("lambda %s exists already, with the same settings", created.Name)
+		if existed {
+			return fmt.Errorf("lambda %s exists already, with these settings; kinesin lambda set %s changes them", created.Name, created.Name)
 		}
-		return a.printLambda(&created, &existed)
+		return a.lambdas().show(a, &created)
 	})
 }
 

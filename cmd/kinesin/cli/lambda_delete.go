@@ -10,11 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-type deletedObject struct {
-	Name    string `json:"name"`
-	Dropped int64  `json:"dropped"`
-}
-
 func (a *app) lambdaDeleteCommand() *cobra.Command {
 	var drop bool
 	c := &cobra.Command{
@@ -25,7 +20,7 @@ Then its live tasks are dropped, about a thousand a second. When that is interru
 lambda accepts tasks again. Tasks that leave the inbound queue later are dropped too, and not counted.
 
 A lambda that Terraform registered is deleted with its module call, and not by this command (exit 1) unless the call is gone.`,
-		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
+		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
@@ -39,6 +34,6 @@ A lambda that Terraform registered is deleted with its module call, and not by t
 		if err != nil {
 			return err
 		}
-		return a.print(deletedObject{args[0], dropped}, "deleted %s, dropped %d tasks", args[0], dropped)
+		return a.print(doneObject{args[0], outcomeDeleted, &dropped}, "%s lambda %s, dropped %d tasks", outcomeDeleted, args[0], dropped)
 	})
 }

@@ -19,11 +19,11 @@ messages in its queues, and what holds waiting tasks back.
 
 Rates, lateness and numbers of tasks that are held back are those of the server that answers: where several servers
 share a store, each has its part of the tasks. The rest is of all servers.`,
-		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
+		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a), Aliases: []string{"show"},
 	}
 	c.Flags().BoolVar(&live, "live", true, "also show live figures")
 	c.Flags().BoolVar(&count, "count", false, "also count tasks that are due, and with DynamoDB estimate those of each state; reads tasks, there up to 20,000 rows")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		if count && !live {
 			return usagef("--count is about live figures: it does not go with --live=false")
 		}

@@ -46,13 +46,7 @@ func liveTasksText(s *sdk.LambdaStats) string {
 	if !s.Exact && len(s.Tasks) == 0 && s.Due < 0 {
 		return "not counted; --count estimates them"
 	}
-	count := func(states ...sdk.State) string {
-		n := int64(0)
-		for _, state := range states {
-			n += s.Tasks[state]
-		}
-		return numberText(n, s.Exact)
-	}
+	count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.Exact) }
 	text := fmt.Sprintf("%s wait, %s queued, %s run", count(sdk.StateScheduled, sdk.StateRetriableFailure),
 		count(sdk.StateEnqueued, sdk.StateAcquired), count(sdk.StateClaimed, sdk.StateProcessing))
 	if s.Due >= 0 {
@@ -114,9 +108,6 @@ func heldByReasons(all []sdk.WaitsFor) string {
 		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
 			reasons = append(reasons, reason)
 		}
-	}
-	if len(reasons) == 0 {
-		return "-"
 	}
 	return strings.Join(reasons, ", ")
 }

@@ -20,7 +20,7 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 		"registered     not yet, refused: it is torn":                                                                                {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
-		if err := (&app{Process: Process{Stdout: &text}}).printLambda(&l, nil); err != nil {
+		if err := (&app{Process: Process{Stdout: &text}}).printLambda(&l); err != nil {
 			t.Fatal(err)
 		}
 		var got string
@@ -37,11 +37,9 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 
 func TestTheListOfLambdasTellsWhichRegistrationsAreRefused(t *testing.T) {
 	t.Parallel()
-	var text, notes bytes.Buffer
-	a := &app{Process: Process{Stdout: &text, Stderr: &notes}}
-	if err := a.printLambdas([]sdk.LambdaInfo{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}}); err != nil {
-		t.Fatal(err)
-	}
+	var notes bytes.Buffer
+	a := &app{Process: Process{Stderr: &notes}}
+	a.noteRefused([]sdk.LambdaInfo{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
 	if got := notes.String(); strings.Contains(got, "bills") || !strings.Contains(got, "the registration of mail is refused: `kinesin lambda get mail` says why") {
 		t.Errorf("noted %q", got)
 	}
@@ -51,7 +49,7 @@ func TestTheListOfLambdasHasNoSettingsOfModeDeliver(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	a := &app{Process: Process{Stdout: &text}}
-	err := a.printLambdas([]sdk.LambdaInfo{
+	err := a.lambdas().printAll(a, []sdk.LambdaInfo{
 		{Name: "out", Mode: sdk.ModeDeliver, Priorities: []string{"one"}, Shards: 1, Retention: time.Hour},
 		{Name: "mail", Mode: sdk.ModeManaged, Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour},
 	})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +20,8 @@ const listLimitDefault = 100
 
 func (a *app) listCommand() *cobra.Command {
 	var q sdk.ListQuery
-	var state string
 	c := &cobra.Command{
-		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N] | --dead-letters --lambda L [--priority P] [--payload] [--limit N]",
+		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N] | LAMBDA --dead-letters [--priority P] [--payload] [--limit N]",
 		Short: "List tasks",
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
 over. docs/sets.md describes filters.
@@ -36,41 +36,46 @@ stay in their SQS dead-letter queues; SQS hides them from others meanwhile, and 
 
 States: %v.
 With -o json, an array of the objects that get prints.`, task.States()),
-		Example: `  kinesin list --lambda greet
+		Example: `  kinesin list greet
   kinesin list --where 'error~"timeout"' --order -ended
-  kinesin list --lambda greet --state dead --limit 0 -o json | jq -r '.[].id'
-  kinesin list --lambda invoices --dead-letters --payload`,
-		Args: cobra.NoArgs,
+  kinesin list greet --state dead --limit 0 -o json | jq -r '.[].id'
+  kinesin list invoices --dead-letters --payload`,
+		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
-	f.StringVar(&q.Lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
 	f.StringVar(&q.Where, "where", "", whereUsage)
-	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
+	f.Var(choiceValue{(*string)(&q.Order), []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
 	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most; 0 for 2000000")
-	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
+	f.Var(choiceValue{(*string)(&q.State), stateNames()}, "state", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
-	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewest && q.Order != sdk.OrderNewestEnded {
-			return usagef("--order: %q is unknown: want due, -created or -ended", q.Order)
-		}
+	return a.withDeadLetters(a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		if err := checkFilter(q.Where); err != nil {
 			return err
 		}
-		if state != "" {
-			if _, err := task.ParseState(state); err != nil {
-				return usagef("--state: %v", err)
-			}
-		}
-		q.State = sdk.State(state)
+		q.Lambda = first(args)
 		return a.list(ctx, k, q)
 	}), []string{"limit"}, a.listDeadLetters)
+}
+
+func stateNames() []string {
+	names := make([]string, len(task.States()))
+	for i, s := range task.States() {
+		names[i] = s.String()
+	}
+	return names
 }
 
 // list prints while it reads, so that its memory is bounded whatever the number of tasks.
 func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 	out := bufio.NewWriter(a.Stdout)
-	row, end := listTable(out, q.Lambda == ""), func() error { return nil }
+	row, end := listTable(out, q.Lambda == "", a.output == formatWide), func() error { return nil }
+	if a.output == formatName {
+		row = func(t *sdk.TaskInfo) error {
+			_, err := fmt.Fprintln(out, t.ID)
+			return err
+		}
+	}
 	if a.json() {
 		array := arrayWriter{w: out}
 		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
@@ -95,26 +100,38 @@ func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 const listTime = "2006-01-02T15:04:05.000Z07:00"
 
 // listTable returns a function that prints a task in a line, below a heading; with its lambda, if that is not
-// the same for all.
-func listTable(w io.Writer, withLambda bool) func(*sdk.TaskInfo) error {
-	const columns = "%s%-17s %-8s %-24s %-24s %13s %3s  %s\n"
-	lambda := func(name string) string {
-		if !withLambda {
-			return ""
+// the same for all, and with more columns if they are wanted.
+func listTable(w io.Writer, withLambda, withMore bool) func(*sdk.TaskInfo) error {
+	line := func(lambda, state, priority, due, started, late, attempt, created, ended, collection, key, id string) error {
+		before, more := "", ""
+		if withLambda {
+			before = fmt.Sprintf("%-15s ", lambda)
 		}
-		return fmt.Sprintf("%-15s ", name)
+		if withMore {
+			more = fmt.Sprintf("  %-24s %-24s %-12s %-12s", created, ended, collection, key)
+		}
+		_, err := fmt.Fprintf(w, "%s%-17s %-8s %-24s %-24s %13s %3s%s  %s\n", before, state, priority, due, started, late, attempt, more, id)
+		return err
+	}
+	instant := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return t.Format(listTime)
 	}
 	begun := false
 	return func(t *sdk.TaskInfo) error {
 		if !begun {
 			begun = true
-			fmt.Fprintf(w, columns, lambda("LAMBDA"), "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
+			if err := line("LAMBDA", "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "CREATED", "ENDED", "COLLECTION", "KEY", "ID"); err != nil {
+				return err
+			}
 		}
-		started, late := "-", "-"
+		late := "-"
 		if !t.Started.IsZero() {
-			started, late = t.Started.Format(listTime), latenessText(t.Lateness())
+			late = latenessText(t.Lateness())
 		}
-		_, err := fmt.Fprintf(w, columns, lambda(t.Lambda), t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
-		return err
+		return line(t.Lambda, t.State.String(), t.Priority, t.Due.Format(listTime), instant(t.Started), late, strconv.Itoa(t.Attempt),
+			instant(t.Created), instant(t.Ended), dash(t.Collection), dash(t.Key), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -18,14 +19,22 @@ import (
 // Formats of results.
 const (
 	formatText = "text"
+	formatWide = "wide" // text with more columns
+	formatName = "name" // names alone
 	formatJSON = "json"
 
 	formatLogfmt = "logfmt" // of logs
 )
 
-func (a *app) outputFlag(flags *pflag.FlagSet) {
+// outputFlag adds the flag for the format of results, with formats that the command alone has.
+func (a *app) outputFlag(flags *pflag.FlagSet, more ...string) {
 	a.output = formatText
-	flags.VarP(choiceValue{&a.output, []string{formatText, formatJSON}}, "output", "o", "`FORMAT` of results: text or json")
+	all := slices.Concat([]string{formatText, formatWide, formatName, formatJSON}, more)
+	usage := "`FORMAT` of results: text, wide (list has more columns), name (list and get print names alone) or json"
+	if len(more) > 0 {
+		usage += "; or " + strings.Join(more, " or ")
+	}
+	flags.VarP(choiceValue{&a.output, all}, "output", "o", usage)
 	settings.Mark(flags, "output")
 }
 
@@ -86,25 +95,6 @@ func objectsOf[T, O any](all []T, of func(*T) O) []O {
 		objects[i] = of(&all[i])
 	}
 	return objects
-}
-
-// printList prints a list: an array with -o json, else a table, or the note none if there are no rows.
-func printList[O any](a *app, objects []O, none string, titles []string, row func(i int, o *O) []string) error {
-	if a.json() {
-		return printJSON(a.Stdout, objects)
-	}
-	if len(objects) == 0 {
-		if none != "" {
-			a.note("%s", none)
-		}
-		return nil
-	}
-	t := newTable(a.Stdout)
-	t.row(titles...)
-	for i := range objects {
-		t.row(row(i, &objects[i])...)
-	}
-	return t.Flush()
 }
 
 // refusal is the error of one of several results in JSON.

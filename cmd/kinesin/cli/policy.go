@@ -53,8 +53,14 @@ func (a *app) printPolicy(p *policy.Policy) error {
 	for _, id := range p.Identities() {
 		all = append(all, policyObject{id.Name, id.Grants.Strings()})
 	}
-	return printList(a, all, "the policy has no identities: a server with it accepts only tokens that `kinesin token create` made",
-		[]string{"IDENTITY", "MAY"}, func(_ int, o *policyObject) []string {
-			return []string{o.Name, cmp.Or(strings.Join(o.Grants, " "), "nothing")}
-		})
+	n := noun[policyObject]{
+		none:   "the policy has no identities: a server with it accepts only tokens that `kinesin token create` made",
+		name:   func(o *policyObject) string { return o.Name },
+		object: func(o *policyObject) any { return o },
+		columns: []column[policyObject]{
+			col("IDENTITY", func(o *policyObject) string { return o.Name }),
+			col("MAY", func(o *policyObject) string { return cmp.Or(strings.Join(o.Grants, " "), "nothing") }),
+		},
+	}
+	return n.printAll(a, all)
 }

@@ -22,19 +22,28 @@ const (
 )
 
 func (a *app) quotaCommand() *cobra.Command {
+	n := a.quotas()
+	of := func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.Quota, error) {
+		return k.Quotas(ctx, first(args))
+	}
 	return group(&cobra.Command{
 		Use:   "quota",
 		Short: "Bound how many tasks of a lambda start or are scheduled per second, or run at once",
 		Long: `A quota keeps the tasks of a lambda, or of a priority of it, at a rate, or below a number that runs at once: a retry counts like a
 first start. All servers keep it together. Tasks that are due wait, and start as the quota allows. An admission quota refuses what
 is scheduled faster.`,
-	}, a.quotaSetCommand(), a.quotaGetCommand())
+	}, a.quotaSetCommand(),
+		n.listCommand(a, &cobra.Command{Short: "List the quotas of all lambdas"}, of),
+		n.listCommand(a, &cobra.Command{
+			Use: "get LAMBDA", Aliases: []string{"show"}, Short: "Show the quotas of a lambda", Long: "Shows the quotas of a lambda. With -o json, an array.",
+			Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
+		}, of))
 }
 
 func (a *app) quotaSetCommand() *cobra.Command {
 	var q sdk.Quota
 	c := &cobra.Command{
-		Use:   "set --lambda L [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
+		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
 		Short: "Set a quota of a lambda, or take it away",
 		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; "none" takes one
 away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
@@ -44,24 +53,21 @@ set goes on.
 
 Each server admits its share of --admit, and up to a second of it at once. Refused calls say when to try again;
 the SDK and schedule --batch do.`,
-		Example: `  kinesin quota set --lambda mail --rate 100
-  kinesin quota set --lambda mail --priority low --rate 20 --burst 50
-  kinesin quota set --lambda mail --concurrency 20
-  kinesin quota set --lambda mail --admit 500 --identity crm
-  kinesin quota set --lambda mail --recovery 50
-  kinesin quota set --lambda mail --rate none`,
-		Args: cobra.NoArgs,
+		Example: `  kinesin quota set mail --rate 100
+  kinesin quota set mail --priority low --rate 20 --burst 50
+  kinesin quota set mail --concurrency 20
+  kinesin quota set mail --admit 500 --identity crm
+  kinesin quota set mail --recovery 50
+  kinesin quota set mail --rate none`,
+		Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
-	f.StringVar(&q.Lambda, "lambda", "", "the lambda")
 	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
 	quotaFlags(f, &q)
 	f.StringVar(&q.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
 	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if q.Lambda == "" {
-			return usagef("--lambda is missing: whose quota?")
-		}
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		q.Lambda = args[0]
 		if err := checkQuota(&q, "--"); err != nil {
 			return usagef("%v", err)
 		}
@@ -69,7 +75,7 @@ the SDK and schedule --batch do.`,
 		if err != nil {
 			return err
 		}
-		return a.print(quotaObjectOf(&set), "%s", quotaText(&set))
+		return a.quotas().show(a, &set)
 	})
 }
 
@@ -103,30 +109,6 @@ func checkQuota(q *sdk.Quota, mark string) error {
 		return refuse("--identity does not go with --rate, which is per lambda and priority: set two quotas")
 	}
 	return nil
-}
-
-func (a *app) quotaGetCommand() *cobra.Command {
-	var lambda string
-	c := &cobra.Command{
-		Use:   "get [--lambda L]",
-		Short: "Show the quotas of a lambda, or of all",
-		Args:  cobra.NoArgs,
-	}
-	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.Quotas(ctx, lambda)
-		if err != nil {
-			return err
-		}
-		titles := []string{"LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "CONCURRENCY", "ADMIT", "RECOVERY", "UPDATED", "BY"}
-		return printList(a, objectsOf(all, quotaObjectOf), "there are no quotas; set one with `kinesin quota set --lambda NAME --rate N`", titles,
-			func(_ int, q *quotaObject) []string {
-				return []string{
-					q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), countText(q.Burst), countText(q.Concurrency),
-					rateText(q.Admit), rateText(float64(q.Recovery)), q.Updated, cmp.Or(q.UpdatedBy, "-"),
-				}
-			})
-	})
 }
 
 // quotaObject is a quota in JSON results.
@@ -185,14 +167,14 @@ func limitsText(q *sdk.Quota) string {
 
 func rateText(rate float64) string {
 	if rate == 0 {
-		return "-"
+		return ""
 	}
 	return strconv.FormatFloat(rate, 'f', -1, 64) + "/s"
 }
 
 func countText(n int) string {
 	if n == 0 {
-		return "-"
+		return ""
 	}
 	return strconv.Itoa(n)
 }

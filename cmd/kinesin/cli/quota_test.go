@@ -9,7 +9,7 @@ func TestQuotasFromSetToNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	if got := s.must("quota", "get"); got != "" {
+	if got := s.must("quota", "list"); got != "" {
 		t.Error(got)
 	}
 	for _, c := range []struct{ args, says string }{
@@ -21,15 +21,15 @@ func TestQuotasFromSetToNone(t *testing.T) {
 		{"--priority low --concurrency 3", "mail, priority low: 0.5/s starts, 20 at once; 3 running"},
 		{"--priority low --concurrency none", "mail, priority low: 0.5/s starts, 20 at once"},
 	} {
-		if got := s.must(append([]string{"quota", "set", "--lambda", "mail"}, strings.Fields(c.args)...)...); got != c.says {
+		if got := s.must(append([]string{"quota", "set", "mail"}, strings.Fields(c.args)...)...); got != c.says {
 			t.Errorf("%s: %q", c.args, got)
 		}
 	}
-	if all := s.objects("quota", "get", "--lambda", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 || all[0]["concurrency"] != 7.0 || all[1]["concurrency"] != nil ||
+	if all := s.objects("quota", "get", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 || all[0]["concurrency"] != 7.0 || all[1]["concurrency"] != nil ||
 		all[1]["priority"] != "low" || all[2]["identity"] != "crm" || all[2]["updated_by"] != "anonymous" || all[2]["updated"] == nil || all[2]["rate"] != nil {
 		t.Errorf("%v", all)
 	}
-	if table := s.must("quota", "get"); !strings.HasPrefix(table, "LAMBDA  PRIORITY") || !strings.Contains(table, "0.5/s") {
+	if table := s.must("quota", "list"); !strings.HasPrefix(table, "LAMBDA  PRIORITY") || !strings.Contains(table, "0.5/s") {
 		t.Error(table)
 	}
 	if text := s.must("lambda", "get", "mail"); !strings.Contains(text, "priority low: 0.5/s starts, 20 at once") {
@@ -47,10 +47,10 @@ func TestQuotasFromSetToNone(t *testing.T) {
 	if text := s.must("lambda", "get", "mail", "--live=false"); strings.Contains(text, "held back by") {
 		t.Error(text)
 	}
-	if got := s.must("quota", "set", "--lambda", "mail", "--rate", "none", "--concurrency", "none", "--admit", "none"); got != "mail: no limit" {
+	if got := s.must("quota", "set", "mail", "--rate", "none", "--concurrency", "none", "--admit", "none"); got != "mail: no limit" {
 		t.Error(got)
 	}
-	if all := s.objects("quota", "get"); len(all) != 2 {
+	if all := s.objects("quota", "list"); len(all) != 2 {
 		t.Errorf("%v", all)
 	}
 }
@@ -62,14 +62,14 @@ func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
 	s.must("lambda", "create", "sms")
-	if got := s.must("quota", "set", "--lambda", "mail", "--recovery", "50"); got != "mail: 50/s resumed or redriven" {
+	if got := s.must("quota", "set", "mail", "--recovery", "50"); got != "mail: 50/s resumed or redriven" {
 		t.Error(got)
 	}
-	if all := s.objects("quota", "get"); len(all) != 1 || all[0]["recovery"] != 50.0 {
+	if all := s.objects("quota", "list"); len(all) != 1 || all[0]["recovery"] != 50.0 {
 		t.Errorf("%v", all)
 	}
 	pause := func(lambda string) string {
-		return s.must("gate", "pause", "--lambda", lambda, "--reason", "db maintenance")
+		return s.must("gate", "pause", lambda, "--reason", "db maintenance")
 	}
 	first, second, other := pause("mail"), pause("mail"), pause("sms")
 	s.do("gate", "resume", first).check(t, "resume", 0, "it resumes at 50 tasks per second, the recovery quota of lambda mail; --pace 1000000 lets all go at once")
@@ -97,7 +97,7 @@ func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
 	if o := s.object("cancel", "--where", "state=scheduled", "--lambda", "mail", "--detach"); o["pace"] != nil {
 		t.Errorf("a cancel has pace %v", o["pace"])
 	}
-	if got := s.must("quota", "set", "--lambda", "mail", "--recovery", "none"); got != "mail: no limit" {
+	if got := s.must("quota", "set", "mail", "--recovery", "none"); got != "mail: no limit" {
 		t.Error(got)
 	}
 	if g := s.object("gate", "resume", first); g["state"] != "ended" {
@@ -114,27 +114,27 @@ func TestQuotasThatAreRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		{"--rate 5", 2, "--lambda is missing"},
-		{"--lambda mail", 2, "nothing to set"},
-		{"--lambda mail --rate 0", 2, "kinesin gate pause stops starts, and --rate none takes the limit away"},
-		{"--lambda mail --admit 0", 2, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"},
-		{"--lambda mail --recovery 0", 2, "kinesin gate pause stops starts, and --recovery none takes the limit away"},
-		{"--lambda mail --recovery 0.5", 2, "not a"},
-		{"--lambda mail --recovery 5 --priority low", 2, "--recovery is per lambda"},
-		{"--lambda mail --recovery 5 --identity crm", 2, "--recovery is per lambda"},
-		{"--lambda mail --rate -5", 2, "want 0.001 to 1000000 per second, or none"},
-		{"--lambda mail --rate fast", 2, `"fast" is not a rate`},
-		{"--lambda mail --rate 5 --burst 0", 2, "want 1 to 100000"},
-		{"--lambda mail --rate 5 --identity crm", 2, "--identity is for --admit"},
-		{"--lambda mail --rate 5 --admit 5 --identity crm", 2, "--identity does not go with --rate"},
-		{"--lambda mail --admit 5 --priority low", 2, "--priority does not go with --admit"},
-		{"--lambda mail --priority urgent --rate 5", 1, "lambda mail has high, normal, low"},
-		{"--lambda nail --rate 5", 1, "nail"},
-		{"--lambda mail --concurrency 0", 2, "kinesin gate pause stops starts, and --concurrency none takes the limit away"},
-		{"--lambda mail --concurrency -1", 2, "want 1 to 100000 tasks, or none"},
-		{"--lambda mail --concurrency 100001", 2, "want 1 to 100000 tasks, or none"},
-		{"--lambda mail --concurrency 2.5", 2, `"2.5" is not a count`},
-		{"--lambda mail --concurrency 5 --admit 1 --identity crm", 2, "--identity does not go with --concurrency"},
+		{"--rate 5", 2, "LAMBDA is missing"},
+		{"mail", 2, "nothing to set"},
+		{"mail --rate 0", 2, "kinesin gate pause stops starts, and --rate none takes the limit away"},
+		{"mail --admit 0", 2, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"},
+		{"mail --recovery 0", 2, "kinesin gate pause stops starts, and --recovery none takes the limit away"},
+		{"mail --recovery 0.5", 2, "not a"},
+		{"mail --recovery 5 --priority low", 2, "--recovery is per lambda"},
+		{"mail --recovery 5 --identity crm", 2, "--recovery is per lambda"},
+		{"mail --rate -5", 2, "want 0.001 to 1000000 per second, or none"},
+		{"mail --rate fast", 2, `"fast" is not a rate`},
+		{"mail --rate 5 --burst 0", 2, "want 1 to 100000"},
+		{"mail --rate 5 --identity crm", 2, "--identity is for --admit"},
+		{"mail --rate 5 --admit 5 --identity crm", 2, "--identity does not go with --rate"},
+		{"mail --admit 5 --priority low", 2, "--priority does not go with --admit"},
+		{"mail --priority urgent --rate 5", 1, "lambda mail has high, normal, low"},
+		{"nail --rate 5", 1, "nail"},
+		{"mail --concurrency 0", 2, "kinesin gate pause stops starts, and --concurrency none takes the limit away"},
+		{"mail --concurrency -1", 2, "want 1 to 100000 tasks, or none"},
+		{"mail --concurrency 100001", 2, "want 1 to 100000 tasks, or none"},
+		{"mail --concurrency 2.5", 2, `"2.5" is not a count`},
+		{"mail --concurrency 5 --admit 1 --identity crm", 2, "--identity does not go with --concurrency"},
 	} {
 		s.do(append([]string{"quota", "set"}, strings.Fields(c.args)...)...).check(t, c.args, c.code, c.says)
 	}
@@ -145,11 +145,11 @@ func TestScheduleMeetsAQuota(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	s.must("quota", "set", "--lambda", "mail", "--admit", "0.001")
+	s.must("quota", "set", "mail", "--admit", "0.001")
 	s.must("schedule", "mail", "--in", "1h")
 	o := s.do("schedule", "mail", "--in", "1h")
 	o.check(t, "schedule", 1, "the admission quota of lambda mail is used up; try again in 16m")
-	s.must("quota", "set", "--lambda", "mail", "--admit", "40")
+	s.must("quota", "set", "mail", "--admit", "40")
 	lines := strings.Repeat(`{"lambda":"mail","in":"1h"}`+"\n", 60)
 	if o := s.doWith(lines, "schedule", "--batch", "-"); o.code != 0 || len(strings.Fields(o.stdout)) != 60 {
 		t.Errorf("%+v", o)

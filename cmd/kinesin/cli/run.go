@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -73,14 +74,30 @@ func (a *app) root() *cobra.Command {
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	},
-		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
-		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.debugCommand(), a.sloCommand(), a.topCommand(), a.keyringCommand(),
-		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
-		a.rescheduleCommand(), a.runNowCommand(), a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(),
-		a.countCommand(), a.statsCommand(), a.jobCommand(), a.gateCommand(), a.quotaCommand(), a.cronCommand(), a.chainCommand(), a.groupCommand(), a.applyCommand(),
-		a.backupCommand(), a.restoreCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
-	)
+	})
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Tasks:", []*cobra.Command{
+			a.scheduleCommand(), a.getCommand(), a.listCommand(), a.countCommand(), a.waitCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand(),
+			a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(), a.jobCommand(),
+		}},
+		{"Lambdas and limits:", []*cobra.Command{a.lambdaCommand(), a.quotaCommand(), a.gateCommand(), a.objectiveCommand(), a.statsCommand(), a.applyCommand()}},
+		{"Crons, chains and groups:", []*cobra.Command{a.cronCommand(), a.chainCommand(), a.groupCommand()}},
+		{"Servers and workers:", []*cobra.Command{a.serveCommand(), a.workerCommand(), a.demoCommand(), a.topCommand(), a.debugCommand(), a.inboundCommand()}},
+		{"Who may do what:", []*cobra.Command{a.tokenCommand(), a.policyCommand(), a.keyringCommand(), a.auditCommand()}},
+		{"Data and cost:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.dataCommand(), a.awsCommand(), a.costCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(a.guardCommand(), a.versionCommand())
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applySettings(cmd) }
 	a.completions(root)
@@ -106,6 +123,49 @@ the YAML file that --config or KINESIN_CONFIG names (log-level: debug).
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad usage,
 3 environment misconfigured (AWS, Kubernetes or this machine's clock).`
+
+// usage prints the usage of a command, with the flags of the connection apart from its own.
+func usage(c *cobra.Command) error {
+	connection := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if settings.IsConnection(f) {
+			shown := *f
+			connection.AddFlag(&shown)
+			f.Hidden = true
+		}
+	})
+	err := (&cobra.Command{}).UsageFunc()(c)
+	connection.VisitAll(func(f *pflag.Flag) { c.Flags().Lookup(f.Name).Hidden = false })
+	if err == nil && connection.HasFlags() {
+		_, err = fmt.Fprintf(c.OutOrStderr(), "\nConnection:\n%s", connection.FlagUsages())
+	}
+	return err
+}
+
+// flagError adds to the error of an unknown flag what is allowed.
+func flagError(c *cobra.Command, err error) error {
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	switch {
+	case !is:
+		return err
+	case unknown.GetSpecifiedName() == "lambda" && takesLambda(c):
+		return usagef("%v: the lambda is an argument: %s LAMBDA", err, c.CommandPath())
+	}
+	if own := ownFlags(c); len(own) > 0 {
+		return usagef("%v: want any of --%s", err, strings.Join(own, ", --"))
+	}
+	return err
+}
+
+// ownFlags returns the flags of a command that are neither settings nor flags of all commands.
+func ownFlags(c *cobra.Command) (names []string) {
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if !settings.Is(f) && !f.Hidden && f.Name != "help" {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
 
 // group makes a command of subcommands, which is bad usage without one of them.
 func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
@@ -185,7 +245,11 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		}
 		return exitFailed
 	}
-	fmt.Fprintf(a.Stderr, "kinesin: %s\nRun '%s --help' for usage.\n", usageText(err), cmd.CommandPath())
+	fmt.Fprintf(a.Stderr, "kinesin: %s\n", usageText(err))
+	if example, _, _ := strings.Cut(cmd.Example, "\n"); example != "" {
+		fmt.Fprintf(a.Stderr, "For example: %s\n", strings.TrimSpace(example))
+	}
+	fmt.Fprintf(a.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	return exitUsage
 }
 

@@ -23,7 +23,7 @@ func TestRunbookCommands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	s.must("slo", "set", "--lambda", "mail", "--within", "5s", "--objective", "99")
+	s.must("objective", "set", "mail", "--within", "5s", "--objective", "99")
 	pages, err := filepath.Glob("../../../docs/runbooks/*.md")
 	if err != nil || len(pages) < 10 {
 		t.Fatalf("%d runbooks: %v", len(pages), err)

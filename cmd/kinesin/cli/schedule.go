@@ -70,7 +70,7 @@ of their own. It prints a result for each line, in order: the id, or "error: lin
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '[{"lambda":"ship","delay":"1h","payload":42}]' | kinesin schedule charge --payload 42 --then -
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeOneLambda,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	s.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {

@@ -90,6 +90,15 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	return c
 }
 
+// wantChange refuses a command that changes settings without a flag for one of them; but are flags that are for others.
+func wantChange(c *cobra.Command, but ...string) error {
+	want := slices.DeleteFunc(ownFlags(c), func(name string) bool { return slices.Contains(but, name) })
+	if anyOf(c, want...) {
+		return nil
+	}
+	return usagef("nothing to change: want any of --%s", strings.Join(want, ", --"))
+}
+
 func anyOf(c *cobra.Command, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return c.Flags().Changed(name) })
 }
@@ -160,7 +169,7 @@ func ofLambda(lambda, where string) (string, error) {
 		return where, nil
 	}
 	if err := task.CheckName("lambda", lambda); err != nil {
-		return "", usagef("--lambda: %v", err)
+		return "", usagef("%v", err)
 	}
 	if strings.TrimSpace(where) == "" {
 		return "lambda=" + lambda, nil
@@ -189,19 +198,19 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 		if err != nil {
 			return err
 		}
-		return a.printJob(&j)
+		return a.jobs().show(a, &j)
 	}
 	j, err := k.CreateJob(ctx, spec)
 	if err != nil {
 		return err
 	}
 	if spec.Pace == 0 && j.Pace > 0 {
-		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get); --pace sets another pace", j.Pace)
+		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get LAMBDA); --pace sets another pace", j.Pace)
 	}
 	if s.detach {
 		return a.print(jobObjectOf(&j), "%s", j.ID)
 	}
-	a.note("job %s runs on the server; it goes on if this command ends (kinesin job show, pause, stop)", j.ID)
+	a.note("job %s runs on the server; it goes on if this command ends (kinesin job get, pause, stop)", j.ID)
 	if j, err = a.follow(ctx, k, j); err != nil {
 		return err
 	}
@@ -209,7 +218,7 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 	if !a.json() {
 		shown.Refused = j.Refused[:min(len(j.Refused), refusedShownMax)]
 	}
-	if err := a.printJob(&shown); err != nil {
+	if err := a.jobs().show(a, &shown); err != nil {
 		return err
 	}
 	return a.judge(&j)
@@ -259,7 +268,7 @@ func (a *app) judge(j *sdk.Job) error {
 	case j.State == sdk.JobFailed || j.State == sdk.JobStopped:
 		a.note("the job did not get to its end: %s", j.State)
 	case j.RefusedCount() > 0:
-		a.note("%d tasks were refused (%s); kinesin job show %s has up to 1,000 of them", j.RefusedCount(), outcomesText(j.Outcomes), j.ID)
+		a.note("%d tasks were refused (%s); kinesin job get %s has up to 1,000 of them", j.RefusedCount(), outcomesText(j.Outcomes), j.ID)
 	default:
 		return nil
 	}
@@ -269,16 +278,13 @@ func (a *app) judge(j *sdk.Job) error {
 // printJob prints a job, with the tasks of a dry run and the ids that it could not change.
 func (a *app) printJob(j *sdk.Job) error {
 	o := jobObjectOf(j)
-	if a.json() {
-		return printJSON(a.Stdout, o)
-	}
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
 		{"job", o.ID},
-		{"action", actionText(&o)},
+		{"action", actionText(j)},
 		{"filter", o.Where},
 		{"group", o.Group},
-		{"occurrences", rangeText(o.Backfill)},
+		{"occurrences", rangeText(j)},
 		{"state", string(o.State)},
 		{"created", o.Created},
 		{"ended", o.Ended},
@@ -295,18 +301,19 @@ func (a *app) printJob(j *sdk.Job) error {
 }
 
 // actionText says what a job does, with the flags that say how.
-func actionText(o *jobObject) string {
+func actionText(j *sdk.Job) string {
+	text := string(j.Action)
 	switch {
-	case o.By != "":
-		return o.Action + " --by " + o.By
-	case o.Spread != "":
-		return o.Action + " --spread " + o.Spread
-	case o.Due != "":
-		return o.Action + " --at " + o.Due
-	case o.Force:
-		return o.Action + " --force"
+	case j.By != 0:
+		return text + " --by " + formatDuration(j.By)
+	case j.Spread != 0:
+		return text + " --spread " + formatDuration(j.Spread)
+	case !j.Due.IsZero():
+		return text + " --at " + timeText(j.Due)
+	case j.Force:
+		return text + " --force"
 	}
-	return o.Action
+	return text
 }
 
 func matchedText(j *sdk.Job) string {
@@ -320,7 +327,7 @@ func matchedText(j *sdk.Job) string {
 func printJobTasks(w io.Writer, j *sdk.Job) error {
 	if len(j.Sample) > 0 {
 		fmt.Fprintln(w, "\nSome of them:")
-		row := listTable(w, true)
+		row := listTable(w, true, false)
 		for i := range j.Sample {
 			if err := row(&j.Sample[i]); err != nil {
 				return err

@@ -72,8 +72,8 @@ func TestFactsAboutATaskAreNoSettings(t *testing.T) {
 			t.Errorf("--%s: %q, %v", flag, got, err)
 		}
 	}
-	if got, err := settled(t, env, "lambda", "list"); err != nil || got != "" {
-		t.Errorf("--lambda of list: %q, %v", got, err)
+	if got, err := settled(t, env, "lambda", "cancel", "k1"); err != nil || got != "" {
+		t.Errorf("--lambda of cancel: %q, %v", got, err)
 	}
 }
 

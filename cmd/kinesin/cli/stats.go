@@ -2,13 +2,9 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -54,9 +50,8 @@ func statsObjectOf(s *sdk.LambdaStats) statsObject {
 }
 
 func (a *app) statsCommand() *cobra.Command {
-	var lambda string
-	c := &cobra.Command{
-		Use:   "stats [--lambda L]",
+	return a.stats().listCommand(a, &cobra.Command{
+		Use:   "stats [LAMBDA]",
 		Short: "Show what lives and runs, by lambda",
 		Long: `Shows the live tasks of each lambda that you may read, by state; how long the task that waits longest for its first start is
 overdue; first starts, ends, failed attempts and lateness of the last minute, on the server that answers; how many tasks died in
@@ -64,38 +59,16 @@ the last hour and day, on all servers, both from the beginning of their first ho
 With -o json, an array. kinesin lambda get shows more of one lambda.
 
 With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
-		Args: cobra.NoArgs,
-	}
-	c.Flags().StringVar(&lambda, "lambda", "", "only the lambda with this `NAME`")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.Stats(ctx, lambda)
-		if err != nil {
-			return err
-		}
-		return a.printStats(all)
+		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
+	}, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.LambdaStats, error) {
+		return k.Stats(ctx, first(args))
 	})
 }
 
-func (a *app) printStats(all []sdk.LambdaStats) error {
-	titles := []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "DEAD 1H", "DEAD 1D", "P50", "P99", "HELD BACK BY"}
-	now := clock.Real().Now().Time()
-	return printList(a, objectsOf(all, statsObjectOf), "", titles, func(i int, _ *statsObject) []string {
-		s := &all[i]
-		count := func(states ...sdk.State) string {
-			n := int64(0)
-			for _, state := range states {
-				n += s.Tasks[state]
-			}
-			return numberText(n, s.Exact)
-		}
-		overdue := "-"
-		if !s.OldestDue.IsZero() {
-			overdue = max(0, now.Sub(s.OldestDue)).Round(time.Second).String()
-		}
-		return []string{
-			s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
-			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended), fmt.Sprintf("%.1f", s.Failed),
-			strconv.FormatInt(s.DeadHour, 10), strconv.FormatInt(s.DeadDay, 10), latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy),
-		}
-	})
+// tasksIn counts the live tasks in some states.
+func tasksIn(s *sdk.LambdaStats, states ...sdk.State) (n int64) {
+	for _, state := range states {
+		n += s.Tasks[state]
+	}
+	return n
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,6 +17,7 @@ import (
 )
 
 func (a *app) tokenCommand() *cobra.Command {
+	n := a.tokens()
 	return group(&cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens of callers",
@@ -26,23 +25,43 @@ func (a *app) tokenCommand() *cobra.Command {
 of it only.
 
 To manage tokens one needs admin:*. docs/security.md describes verbs, and identities without tokens.`,
-	}, a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	}, a.tokenCreateCommand(),
+		n.listCommand(a, &cobra.Command{Short: "List the tokens that were made, without their secrets"}, nil),
+		n.action(a, &cobra.Command{
+			Use:   "revoke",
+			Short: "End the token of an identity",
+			Long: `Ends the token of an identity. Within 5 s every server refuses calls with it and ends its streams. A worker's lease gets no more
+heartbeats then; its tasks start elsewhere when the lease is over, since the worker may still run them.`,
+		}, func(ctx context.Context, _ *sdk.Client, name string) (o tokenObject, err error) {
+			return o, a.withAccess(func(access kinesinv1connect.AccessServiceClient) error {
+				r, err := access.RevokeToken(ctx, &kinesinv1.RevokeTokenRequest{Name: name})
+				if err == nil {
+					o = tokenObjectOf(r.GetToken())
+				}
+				return err
+			})
+		}))
 }
 
 // callingAccess completes a command that calls the AccessService.
 func (a *app) callingAccess(c *cobra.Command, act func(ctx context.Context, access kinesinv1connect.AccessServiceClient, args []string) error) *cobra.Command {
 	return a.calling(c, func(ctx context.Context, _ *sdk.Client, args []string) error {
-		clients, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer clients.CloseIdle()
-		err = act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, clients.Base, api.ClientOptions()...), args)
-		if _, called := errors.AsType[*connect.Error](err); called {
-			return api.FromWire(err)
-		}
-		return err
+		return a.withAccess(func(access kinesinv1connect.AccessServiceClient) error { return act(ctx, access, args) })
 	})
+}
+
+// withAccess calls f with a client of the AccessService.
+func (a *app) withAccess(f func(access kinesinv1connect.AccessServiceClient) error) error {
+	clients, err := a.connections()
+	if err != nil {
+		return err
+	}
+	defer clients.CloseIdle()
+	err = f(kinesinv1connect.NewAccessServiceClient(clients.Calls, clients.Base, api.ClientOptions()...))
+	if _, called := errors.AsType[*connect.Error](err); called {
+		return api.FromWire(err)
+	}
+	return err
 }
 
 // tokenObject is a token in JSON.
@@ -57,7 +76,7 @@ type tokenObject struct {
 	Token     string   `json:"token,omitempty"` // of create only
 }
 
-func tokenObjectOf(t *kinesinv1.Token, now time.Time) tokenObject {
+func tokenObjectOf(t *kinesinv1.Token) tokenObject {
 	o := tokenObject{
 		Name: t.GetName(), State: "active", Grants: t.GetGrants(), Created: microsText(t.GetCreated()), CreatedBy: t.GetCreatedBy(),
 		Expires: microsText(t.GetExpires()), Revoked: microsText(t.GetRevoked()),
@@ -65,7 +84,7 @@ func tokenObjectOf(t *kinesinv1.Token, now time.Time) tokenObject {
 	switch {
 	case t.GetRevoked() != 0:
 		o.State = "revoked"
-	case t.GetExpires() != 0 && now.UnixMicro() >= t.GetExpires():
+	case t.GetExpires() != 0 && time.Now().UnixMicro() >= t.GetExpires():
 		o.State = "expired"
 	}
 	return o
@@ -109,44 +128,8 @@ A name exists once: revoke the token of a name before another one is made for it
 		if err != nil {
 			return err
 		}
-		o := tokenObjectOf(r.GetToken(), time.Now())
+		o := tokenObjectOf(r.GetToken())
 		o.Token = r.GetSecret()
 		return a.print(o, "%s", r.GetSecret())
-	})
-}
-
-func (a *app) tokenListCommand() *cobra.Command {
-	return a.callingAccess(&cobra.Command{
-		Use:   "list",
-		Short: "List the tokens that were made, without their secrets",
-		Args:  cobra.NoArgs,
-	}, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
-		r, err := client.ListTokens(ctx, &kinesinv1.ListTokensRequest{})
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		all := objectsOf(r.GetTokens(), func(t **kinesinv1.Token) tokenObject { return tokenObjectOf(*t, now) })
-		return printList(a, all, "there are no tokens; make one with `kinesin token create NAME --grant VERB:LAMBDA-PATTERN`",
-			[]string{"NAME", "STATE", "GRANTS", "CREATED", "BY", "EXPIRES"}, func(_ int, o *tokenObject) []string {
-				return []string{o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, cmp.Or(o.Expires, "-")}
-			})
-	})
-}
-
-func (a *app) tokenRevokeCommand() *cobra.Command {
-	return a.callingAccess(&cobra.Command{
-		Use:   "revoke NAME",
-		Short: "End the token of an identity",
-		Long: `Ends the token of an identity. Within 5 s every server refuses calls with it and ends its streams. A worker's lease gets no more
-heartbeats then; its tasks start elsewhere when the lease is over, since the worker may still run them.`,
-		Args: one("NAME"),
-	}, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, args []string) error {
-		r, err := client.RevokeToken(ctx, &kinesinv1.RevokeTokenRequest{Name: args[0]})
-		if err != nil {
-			return err
-		}
-		o := tokenObjectOf(r.GetToken(), time.Now())
-		return a.print(o, "revoked the token of %s", o.Name)
 	})
 }

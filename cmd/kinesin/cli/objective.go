@@ -18,33 +18,35 @@ import (
 // sloWindowDefault is the window of an objective that names none; the server has the same.
 const sloWindowDefault = 30 * 24 * time.Hour
 
-func (a *app) sloCommand() *cobra.Command {
+func (a *app) objectiveCommand() *cobra.Command {
+	n := a.objectives()
 	return group(&cobra.Command{
-		Use:   "slo",
-		Short: "Set and show which share of a lambda's tasks is to start in time",
+		Use:     "objective",
+		Aliases: []string{"slo"},
+		Short:   "Set and show which share of a lambda's tasks is to start in time",
 		Long: `An objective says that a share of a lambda's tasks starts within a time after they are due, over a window that ends now. The rest
 is the budget: what may be late. Each server counts starts by the hour in the store, so a restart keeps the budget.`,
-	}, a.sloSetCommand(), a.sloShowCommand(), a.sloDeleteCommand())
+	}, a.objectiveSetCommand(),
+		n.listCommand(a, &cobra.Command{Short: "List how the objectives of all lambdas are met", Long: objectiveLong}, nil),
+		n.getCommand(a, &cobra.Command{Short: "Show how an objective is met: what is left of the budget, and how fast it burns", Long: objectiveLong}),
+		n.deleteCommand(a, &cobra.Command{Short: "Delete the objective of a lambda"}))
 }
 
-func (a *app) sloSetCommand() *cobra.Command {
+func (a *app) objectiveSetCommand() *cobra.Command {
 	o := slo.Objective{Window: sloWindowDefault}
 	c := &cobra.Command{
-		Use:   "set --lambda L --within D --objective PERCENT [--window D]",
+		Use:   "set LAMBDA --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
 		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. Earlier counts stay as they
 are, by the time that held then.`,
-		Example: `  kinesin slo set --lambda mail --within 5s --objective 99
-  kinesin slo set --lambda mail --within 500ms --objective 99.9 --window 7d`,
-		Args: cobra.NoArgs,
+		Example: `  kinesin objective set mail --within 5s --objective 99
+  kinesin objective set mail --within 500ms --objective 99.9 --window 7d`,
+		Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
-	f.StringVar(&o.Lambda, "lambda", "", "the lambda")
 	objectiveFlags(f, &o)
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if o.Lambda == "" {
-			return usagef("--lambda is missing: whose objective?")
-		}
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		o.Lambda = args[0]
 		if err := checkObjective(&o, "--"); err != nil {
 			return usagef("%v", err)
 		}
@@ -77,55 +79,32 @@ func checkObjective(o *slo.Objective, mark string) error {
 	return nil
 }
 
-func (a *app) sloShowCommand() *cobra.Command {
-	var lambda string
-	c := &cobra.Command{
-		Use:   "show [--lambda L]",
-		Short: "Show how objectives are met: what is left of the budget, and how fast it burns",
-		Long: `Shows how many tasks started in the window of each objective, how many of them in time, what is left of the budget (1: all of it,
+const objectiveLong = `Shows how many tasks started in the window of an objective, how many of them in time, what is left of the budget (1: all of it,
 below 0: more was late than may be), and how fast it is used up: at a burn of 1 all of it in one window, at 14.4 a thirty-day budget
-in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.
-With -o json, an array.`,
-		Args: cobra.NoArgs,
-	}
-	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.Objectives(ctx, lambda)
-		if err != nil {
-			return err
+in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.`
+
+func (a *app) printObjective(s *slo.Status) error {
+	t := newTable(a.Stdout)
+	for _, c := range a.objectives().columns {
+		if text := c.text(s); !c.wide || a.output == formatWide {
+			t.fact(strings.ToLower(c.title), text)
 		}
-		titles := []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "LATE NOW", "IN TIME", "BUDGET LEFT", "BURN", "FROM"}
-		return printList(a, objectsOf(all, sloObjectOf), "there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`", titles,
-			func(_ int, s *sloObject) []string {
-				burns := make([]string, len(s.Burn))
-				for i, b := range s.Burn {
-					burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
-				}
-				return []string{
-					s.Lambda, percentText(s.Objective) + " within " + s.Within, s.Window, strconv.FormatInt(s.Started, 10), strconv.FormatInt(s.Waiting, 10),
-					percentText(s.Attained), percentText(100 * s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy),
-				}
-			})
-	})
+	}
+	return t.Flush()
 }
 
-func (a *app) sloDeleteCommand() *cobra.Command {
-	var lambda string
-	c := &cobra.Command{
-		Use:   "delete --lambda L",
-		Short: "Delete the objective of a lambda",
-		Args:  cobra.NoArgs,
+// promiseText says for people what an objective asks for.
+func promiseText(o *slo.Objective) string {
+	return percentText(o.Percent) + " within " + formatDuration(o.Within)
+}
+
+// burnText says how fast the budget is used up, over each of the times that the server looks back.
+func burnText(s *slo.Status) string {
+	burns := make([]string, len(s.Burns))
+	for i, b := range s.Burns {
+		burns[i] = formatDuration(b.Over) + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
 	}
-	c.Flags().StringVar(&lambda, "lambda", "", "the lambda")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if lambda == "" {
-			return usagef("--lambda is missing: whose objective?")
-		}
-		if err := k.DeleteObjective(ctx, lambda); err != nil {
-			return err
-		}
-		return a.print(map[string]string{"lambda": lambda, "outcome": "deleted"}, "%s has no objective", lambda)
-	})
+	return strings.Join(burns, ", ")
 }
 
 // objectiveObject is an objective in JSON.
@@ -182,7 +161,7 @@ func percentText(p float64) string {
 	return strconv.FormatFloat(math.Round(p*10_000)/10_000, 'f', -1, 64) + " %"
 }
 
-// sourceText says what keeps something as code; "-": nothing does.
+// sourceText says what keeps something as code; empty: nothing does.
 func sourceText(registered bool, managedBy string) string {
 	switch {
 	case registered:
@@ -190,7 +169,7 @@ func sourceText(registered bool, managedBy string) string {
 	case managedBy != "":
 		return "set " + managedBy
 	}
-	return "-"
+	return ""
 }
 
 // registeredSource is the source of what the registration of a lambda made.

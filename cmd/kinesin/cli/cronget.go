@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,44 +13,14 @@ import (
 
 func (a *app) cronListCommand() *cobra.Command {
 	var lambda string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List crons",
-		Args:  cobra.NoArgs,
-	}
+	c := &cobra.Command{Short: "List crons"}
 	c.Flags().StringVar(&lambda, "lambda", "", "only crons of the lambda with this `NAME`")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		all, err := k.Crons(ctx, lambda)
-		if err != nil {
-			return err
-		}
-		titles := []string{"NAME", "LAMBDA", "SCHEDULE", "ZONE", "STATE", "NEXT"}
-		return printList(a, objectsOf(all, cronObjectOf), "", titles, func(i int, o *cronObject) []string {
-			return []string{o.Name, o.Lambda, o.Schedule, o.Zone, stateOfCron(&all[i]), cmp.Or(firesText(&all[i], 1), "-")}
-		})
-	})
-}
-
-func (a *app) cronShowCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "show NAME",
-		Short: "Show a cron, and when it fires next",
-		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		shown, err := k.Cron(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.printCron(&shown)
-	})
+	return a.crons().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.Cron, error) { return k.Crons(ctx, lambda) })
 }
 
 // printCron prints a cron, a line for each setting.
 func (a *app) printCron(c *sdk.Cron) error {
 	o := cronObjectOf(c)
-	if a.json() {
-		return printJSON(a.Stdout, o)
-	}
 	t := newTable(a.Stdout)
 	facts := [][2]string{
 		{"name", o.Name}, {"lambda", o.Lambda}, {"schedule", o.Schedule}, {"zone", o.Zone}, {"state", stateOfCron(c)},
@@ -108,32 +77,14 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 		Short: "Show what became of nominal times, newest first",
 		Long: `Prints nominal times that have passed and manual runs (cron run), newest first, and what became of each: it ran, runs, waits, was skipped or missed, or is
 forgotten, because its task ended longer ago than the lambda keeps ended tasks.`,
-		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	f := c.Flags()
 	f.Var(intValue{n: &limit, min: 1, max: 1000}, "limit", "print `N` nominal times at most")
 	f.Var(instantValue{&from}, "from", "from this `TIME` on; as far back as the limit reaches when not set")
 	f.Var(instantValue{&to}, "to", "through this `TIME`; now when not set")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		all, err := k.CronHistory(ctx, args[0], from, to, limit)
-		if err != nil {
-			return err
-		}
-		titles := []string{"NOMINAL", "OUTCOME", "STATE", "LATE", "ID", "REASON"}
-		return printList(a, objectsOf(all, occurrenceObjectOf), "", titles, func(i int, o *occurrenceObject) []string {
-			late := "-"
-			if all[i].Late > 0 {
-				late = all[i].Late.String()
-			}
-			outcome := o.Outcome
-			if o.Backfill {
-				outcome += " (backfill)"
-			}
-			if o.Manual {
-				outcome += " (manual)"
-			}
-			return []string{o.Nominal, outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason)}
-		})
+	return a.occurrences().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.CronOccurrence, error) {
+		return k.CronHistory(ctx, args[0], from, to, limit)
 	})
 }
 

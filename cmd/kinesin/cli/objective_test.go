@@ -14,14 +14,14 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	if got := s.must("slo", "set", "--lambda", "mail", "--within", "5s", "--objective", "99", "--window", "30d"); got != "mail: 99 % start within 5s, over 30d" {
+	if got := s.must("objective", "set", "mail", "--within", "5s", "--objective", "99", "--window", "30d"); got != "mail: 99 % start within 5s, over 30d" {
 		t.Error(got)
 	}
 	s.serve("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
 	s.must("wait", s.must("schedule", "mail", "--in", "0s"))
 	var shown map[string]any
 	runtest.Eventually(t, 10*time.Second, "counted", func() bool {
-		shown = s.objects("slo", "show")[0]
+		shown = s.objects("objective", "list")[0]
 		return shown["started"] == 1.0
 	})
 	burn, _ := shown["burn"].([]any)
@@ -29,12 +29,15 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(burn) != 3 {
 		t.Errorf("%v", shown)
 	}
-	if text := s.must("slo", "show", "--lambda", "mail"); !strings.HasPrefix(text, "LAMBDA") || !strings.Contains(text, "99 % within 5s") {
+	if text := s.must("slo", "get", "mail"); !strings.HasPrefix(text, "lambda ") || !strings.Contains(text, "99 % within 5s") {
 		t.Error(text)
 	}
-	s.do("slo", "set", "--lambda", "nobody", "--within", "5s", "--objective", "99").check(t, "an unknown lambda", 1, "nobody")
-	s.must("slo", "delete", "--lambda", "mail")
-	if all := s.objects("slo", "show"); len(all) != 0 {
+	s.do("objective", "set", "nobody", "--within", "5s", "--objective", "99").check(t, "an unknown lambda", 1, "nobody")
+	if got := s.must("objective", "delete", "mail"); got != "deleted the objective of mail" {
+		t.Error(got)
+	}
+	s.do("objective", "get", "mail").check(t, "none", 1, "lambda mail has no objective")
+	if all := s.objects("objective", "list"); len(all) != 0 {
 		t.Errorf("%v", all)
 	}
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,27 +10,22 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// changeable are the flags of lambda update.
-var changeable = []string{ //nolint:gochecknoglobals // a table
-	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "priority-weights",
-	"limit-key-concurrency", "limit-key-rate", "retry-share", "breaker-failures", "breaker-window", "shards",
-}
-
-func (a *app) lambdaUpdateCommand() *cobra.Command {
+func (a *app) lambdaSetCommand() *cobra.Command {
 	var l sdk.LambdaInfo
 	c := &cobra.Command{
-		Use:   "update NAME",
-		Short: "Change a lambda's settings",
+		Use:     "set NAME",
+		Aliases: []string{"update"},
+		Short:   "Change a lambda's settings",
 		Long: `Changes the given settings and prints all of them. They apply to waiting tasks too. For a registered lambda they hold until its
 registration (its module call in Terraform) changes.
 
 Shards can only grow. New ones are used six minutes later, by new tasks without a key; the output says when. Mode and priorities
 are fixed at creation.`,
-		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
-  kinesin lambda update greet --shards 8
-  kinesin lambda update greet --priority-weights high=8,normal=3,low=1
-  kinesin lambda update greet --limit-key-concurrency 3`,
-		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
+		Example: `  kinesin lambda set greet --max-attempts 3 --backoff 5s..1m
+  kinesin lambda set greet --shards 8
+  kinesin lambda set greet --priority-weights high=8,normal=3,low=1
+  kinesin lambda set greet --limit-key-concurrency 3`,
+		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
 	lambdaFlags(f, &l)
@@ -48,8 +41,8 @@ are fixed at creation.`,
 				return usagef("--%s is fixed at creation: create another lambda, or delete this one first", name)
 			}
 		}
-		if !slices.ContainsFunc(changeable, f.Changed) {
-			return usagef("nothing to change: want any of --%s", strings.Join(changeable, ", --"))
+		if err := wantChange(c); err != nil {
+			return err
 		}
 		l.Name = args[0]
 		if err := checkLambda(&l); err != nil {
@@ -62,6 +55,6 @@ are fixed at creation.`,
 		if changed.Registered && !changed.Withdrawn {
 			a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
 		}
-		return a.printLambda(&changed, nil)
+		return a.lambdas().show(a, &changed)
 	})
 }
