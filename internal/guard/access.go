@@ -15,15 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Actions on tokens and on the audit log itself.
-const (
-	actCreateToken = "token.create"
-	actListTokens  = "token.list"
-	actRevokeToken = "token.revoke"
-	actReadAudit   = "audit.read"
-	actVerifyAudit = "audit.verify"
-)
-
 const auditPageDefault, auditPageMax = 100, 1000
 
 type accesses struct {
@@ -41,12 +32,8 @@ func (g *Guard) Access(registry *tokens.Registry, taken func(name string) bool) 
 
 // CreateToken makes a token with grants of which the caller has all.
 func (s accesses) CreateToken(ctx context.Context, r *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error) {
-	if err := s.allowAllOf(ctx, actCreateToken, r.GetName(), access.Admin); err != nil {
-		return nil, err
-	}
-	response, err := s.createToken(ctx, r)
-	s.note(ctx, audit.Record{Action: actCreateToken, Target: r.GetName(), After: s.settings(response.GetToken())}, err)
-	return response, err
+	a := s.onAll(ctx, "token.create", r.GetName(), access.Admin)
+	return recordChange(ctx, s.Guard, a, s.createToken, r, (*kinesinv1.CreateTokenResponse).GetToken)
 }
 
 func (s accesses) createToken(ctx context.Context, r *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error) {
@@ -77,7 +64,7 @@ func (s accesses) createToken(ctx context.Context, r *kinesinv1.CreateTokenReque
 
 // ListTokens lists the tokens of the registry.
 func (s accesses) ListTokens(ctx context.Context, _ *kinesinv1.ListTokensRequest) (*kinesinv1.ListTokensResponse, error) {
-	if err := s.allowAll(ctx, actListTokens, access.Admin); err != nil {
+	if err := s.allowAll(ctx, "token.list", "", access.Admin); err != nil {
 		return nil, err
 	}
 	all, err := s.tokens.List(ctx)
@@ -93,16 +80,15 @@ func (s accesses) ListTokens(ctx context.Context, _ *kinesinv1.ListTokensRequest
 
 // RevokeToken ends a token.
 func (s accesses) RevokeToken(ctx context.Context, r *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error) {
-	if err := s.allowAllOf(ctx, actRevokeToken, r.GetName(), access.Admin); err != nil {
-		return nil, err
-	}
+	a := s.onAll(ctx, "token.revoke", r.GetName(), access.Admin)
+	return recordChange(ctx, s.Guard, a, s.revokeToken, r, (*kinesinv1.RevokeTokenResponse).GetToken)
+}
+
+func (s accesses) revokeToken(ctx context.Context, r *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error) {
 	t, err := s.tokens.Revoke(ctx, r.GetName())
 	if err != nil {
-		err = tokenProblem(err)
-		s.note(ctx, audit.Record{Action: actRevokeToken, Target: r.GetName()}, err)
-		return nil, err
+		return nil, tokenProblem(err)
 	}
-	s.note(ctx, audit.Record{Action: actRevokeToken, Target: r.GetName(), After: s.settings(wireToken(&t))}, nil)
 	return &kinesinv1.RevokeTokenResponse{Token: wireToken(&t)}, nil
 }
 
@@ -125,7 +111,7 @@ func tokenProblem(err error) error {
 
 // ListAudit returns a page of records.
 func (s accesses) ListAudit(ctx context.Context, r *kinesinv1.ListAuditRequest) (*kinesinv1.ListAuditResponse, error) {
-	if err := s.allowAll(ctx, actReadAudit, access.Admin); err != nil {
+	if err := s.allowAll(ctx, "audit.read", "", access.Admin); err != nil {
 		return nil, err
 	}
 	if s.Audit == nil {
@@ -168,7 +154,7 @@ func wireRecord(r *audit.Record) *kinesinv1.AuditRecord {
 
 // VerifyAudit checks the chain of records.
 func (s accesses) VerifyAudit(ctx context.Context, _ *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error) {
-	if err := s.allowAll(ctx, actVerifyAudit, access.Admin); err != nil {
+	if err := s.allowAll(ctx, "audit.verify", "", access.Admin); err != nil {
 		return nil, err
 	}
 	if s.Audit == nil {

@@ -10,21 +10,13 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on chains, as they are in the audit log.
-const (
-	actReadChain = "chain.read"
-	actChain     = "chain." // with what is done
-)
+const actReadChain = "chain.read"
 
-type chains struct {
-	*Guard
-
-	next kinesinv1connect.ChainServiceHandler
-}
+type chains service[kinesinv1connect.ChainServiceHandler]
 
 // Chains guards a ChainService.
 func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1connect.ChainServiceHandler {
-	return chains{g, next}
+	return chains{Guard: g, next: next}
 }
 
 // GetChain needs read on the first task of the chain. Of others that the caller may not read it says only
@@ -67,7 +59,7 @@ func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReque
 	if !known {
 		return s.next.ControlChain(ctx, r) // which refuses it
 	}
-	c, action := access.From(ctx), actChain+r.GetAction()
+	c, action := access.From(ctx), "chain."+r.GetAction()
 	if err := s.allowNamed(ctx, action, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}, verb); err != nil {
 		return nil, err
 	}

@@ -12,24 +12,12 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on crons, as they are in the audit log.
 const (
-	actSetCron    = "cron.set"
-	actPauseCron  = "cron.pause"
-	actResumeCron = "cron.resume"
-	actRunCron    = "cron.run"
-	actBackfill   = "cron.backfill"
-	actDeleteCron = "cron.delete"
-	actListCrons  = "cron.list"
-	actReadCron   = "cron.read"
+	actSetCron  = "cron.set"
+	actReadCron = "cron.read"
 )
 
-type crons struct {
-	*Guard
-
-	next kinesinv1connect.CronServiceHandler
-	find finder
-}
+type crons service[kinesinv1connect.CronServiceHandler]
 
 // Crons guards a CronService. find returns the lambda and the collection of a cron.
 func (g *Guard) Crons(next kinesinv1connect.CronServiceHandler, find finder) kinesinv1connect.CronServiceHandler {
@@ -45,7 +33,8 @@ func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kines
 	if err := s.check(ctx, actSetCron, asked, nil, access.Operate, access.Schedule); err != nil {
 		return nil, err
 	}
-	current := s.current(ctx, asked.GetName())
+	found := s.current(ctx, asked.GetName())
+	current := found.GetCron()
 	if asked.GetVersion() > 0 {
 		if _, err := s.checkNamed(ctx, actSetCron, s.find, asked.GetName(), errNoCron, access.Operate, access.Schedule); err != nil {
 			return nil, err
@@ -60,38 +49,24 @@ func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kines
 	} else if current != nil && s.check(ctx, actSetCron, current, errNoCron, access.Operate, access.Schedule) != nil && s.check(ctx, actReadCron, current, errNoCron, access.Read) != nil {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, and you may not see it: want another name", asked.GetName())
 	}
-	response, err := s.next.SetCron(ctx, r)
-	if !response.GetExisted() && !r.GetDryRun() {
-		s.note(ctx, audit.Record{Action: actSetCron, Target: asked.GetLambda(), Before: s.recorded(current), After: s.recorded(response.GetCron())}, err)
-	}
+	a := act{Record: audit.Record{Action: actSetCron, Target: asked.GetLambda(), Before: s.settings(forRecord(found))}}
+	response, err := recordChange(ctx, s.Guard, a, s.next.SetCron, r, forRecord)
 	if err == nil {
 		response.Cron = s.shown(ctx, response.Cron)
 	}
 	return response, err
 }
 
-// PauseCron needs operate on the lambda.
 func (s crons) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error) {
-	if _, err := s.checkNamed(ctx, actPauseCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
-		return nil, err
-	}
-	current := s.current(ctx, r.GetName())
-	response, err := s.next.PauseCron(ctx, r)
-	s.noteChange(ctx, actPauseCron, current, response.GetCron(), err)
+	response, err := recordChange(ctx, s.Guard, s.onCron(ctx, "cron.pause", r.GetName()), s.next.PauseCron, r, forRecord)
 	if err == nil {
 		response.Cron = s.shown(ctx, response.Cron)
 	}
 	return response, err
 }
 
-// ResumeCron needs operate on the lambda.
 func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error) {
-	if _, err := s.checkNamed(ctx, actResumeCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
-		return nil, err
-	}
-	current := s.current(ctx, r.GetName())
-	response, err := s.next.ResumeCron(ctx, r)
-	s.noteChange(ctx, actResumeCron, current, response.GetCron(), err)
+	response, err := recordChange(ctx, s.Guard, s.onCron(ctx, "cron.resume", r.GetName()), s.next.ResumeCron, r, forRecord)
 	if err == nil {
 		response.Cron = s.shown(ctx, response.Cron)
 	}
@@ -100,47 +75,38 @@ func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (
 
 // RunCron needs operate on the lambda, and schedule in the collection.
 func (s crons) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
-	at, err := s.checkNamed(ctx, actRunCron, s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
-	if err != nil {
-		return nil, err
-	}
-	response, err := s.next.RunCron(ctx, r)
-	s.note(ctx, audit.Record{Action: actRunCron, Target: at.lambda, After: s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})}, err)
-	return response, err
+	a := s.onNamed(ctx, "cron.run", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
+	a.After = s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})
+	return record(ctx, s.Guard, a, s.next.RunCron, r)
 }
 
 // BackfillCron needs what RunCron does. The job is its maker's alone, as others are.
 func (s crons) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
-	at, err := s.checkNamed(ctx, actBackfill, s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
-	if err != nil {
-		return nil, err
-	}
-	response, err := s.next.BackfillCron(ctx, r)
-	if !r.GetDryRun() {
-		asked := proto.CloneOf(r)
-		asked.RequestId = nil
-		s.note(ctx, audit.Record{Action: actBackfill, Target: at.lambda, Before: s.settings(asked), After: s.settings(response.GetJob())}, err)
-	}
-	return response, err
+	a := s.onNamed(ctx, "cron.backfill", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
+	asked := proto.CloneOf(r)
+	asked.RequestId = nil
+	a.Before = s.settings(asked)
+	return recordChange(ctx, s.Guard, a, s.next.BackfillCron, r, (*kinesinv1.BackfillCronResponse).GetJob)
 }
 
-// DeleteCron needs operate on the lambda.
 func (s crons) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
-	if _, err := s.checkNamed(ctx, actDeleteCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
-		return nil, err
+	return record(ctx, s.Guard, s.onCron(ctx, "cron.delete", r.GetName()), s.next.DeleteCron, r)
+}
+
+// onCron returns an act that changes a cron, which needs operate on the lambda.
+func (s crons) onCron(ctx context.Context, action, name string) act {
+	a := s.onNamed(ctx, action, s.find, name, errNoCron, access.Operate)
+	if a.refused == nil {
+		current := s.current(ctx, name)
+		a.Target, a.Before = current.GetCron().GetLambda(), s.settings(forRecord(current))
 	}
-	current := s.current(ctx, r.GetName())
-	response, err := s.next.DeleteCron(ctx, r)
-	s.noteChange(ctx, actDeleteCron, current, nil, err)
-	return response, err
+	return a
 }
 
 // GetCron needs read in the collection. For others there is no such cron. Its payload takes read-payload.
 func (s crons) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error) {
-	if _, err := s.checkNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read); err != nil {
-		return nil, err
-	}
-	response, err := s.next.GetCron(ctx, r)
+	a := s.onNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read)
+	response, err := invoke(ctx, a.refused, s.next.GetCron, r)
 	if err == nil {
 		response.Cron = s.shown(ctx, response.Cron)
 	}
@@ -149,64 +115,43 @@ func (s crons) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (*kines
 
 // CronHistory needs what GetCron does.
 func (s crons) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
-	if _, err := s.checkNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read); err != nil {
-		return nil, err
-	}
-	return s.next.CronHistory(ctx, r)
+	a := s.onNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read)
+	return invoke(ctx, a.refused, s.next.CronHistory, r)
 }
 
 // ListCrons needs read on the lambda that the request names. The service itself leaves out the crons that the
 // caller may not read, because it bounds the list.
 func (s crons) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error) {
-	if r.GetLambda() != "" {
-		if err := s.allowSome(ctx, actListCrons, access.Read, r.GetLambda()); err != nil {
-			return nil, err
-		}
-	}
-	return s.next.ListCrons(ctx, r)
+	return invoke(ctx, s.allowReading(ctx, "cron.list", r.GetLambda()), s.next.ListCrons, r)
 }
 
 var errNoCron = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such cron among those that you may read")
 
-// current returns a cron as it is; nil if it cannot be read, of which the change itself says why.
-func (s crons) current(ctx context.Context, name string) *kinesinv1.Cron {
+// current returns what GetCron answers now; nil if the cron cannot be read, of which the change itself says why.
+func (s crons) current(ctx context.Context, name string) *kinesinv1.GetCronResponse {
 	response, _ := s.next.GetCron(ctx, &kinesinv1.GetCronRequest{Name: name})
-	return response.GetCron()
+	return response
 }
 
 // shown returns a cron without its payload for who may not read that.
 func (s crons) shown(ctx context.Context, c *kinesinv1.Cron) *kinesinv1.Cron {
-	if s.seesPayload(ctx, c) {
-		return c
+	if len(c.GetPayload()) > 0 && !s.seesPayload(ctx, c) {
+		c = proto.CloneOf(c)
+		c.Payload = nil
 	}
-	return withoutPayload(c)
+	return c
 }
 
 func (s crons) seesPayload(ctx context.Context, c *kinesinv1.Cron) bool {
 	return access.From(ctx).Grants.AllowIn(access.ReadPayload, c.GetLambda(), c.GetCollection())
 }
 
-func withoutPayload(c *kinesinv1.Cron) *kinesinv1.Cron {
-	if len(c.GetPayload()) == 0 {
-		return c
+// forRecord returns the cron of a response as the audit log has it, without what is none of its readers'
+// business, or changes by itself.
+func forRecord[A interface{ GetCron() *kinesinv1.Cron }](response A) *kinesinv1.Cron {
+	c := proto.CloneOf(response.GetCron())
+	if c != nil {
+		c.Payload, c.Next = nil, nil
 	}
-	c = proto.CloneOf(c)
-	c.Payload = nil
 	return c
-}
-
-// recorded returns a cron as the audit log has it, without what is none of its readers' business, or changes
-// by itself.
-func (s crons) recorded(c *kinesinv1.Cron) string {
-	if s.Audit == nil || c == nil {
-		return ""
-	}
-	c = proto.CloneOf(c)
-	c.Payload, c.Next = nil, nil
-	return s.settings(c)
-}
-
-// noteChange records a change of a cron.
-func (s crons) noteChange(ctx context.Context, action string, before, after *kinesinv1.Cron, err error) {
-	s.note(ctx, audit.Record{Action: action, Target: before.GetLambda(), Before: s.recorded(before), After: s.recorded(after)}, err)
 }

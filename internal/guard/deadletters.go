@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -14,22 +13,14 @@ import (
 const (
 	actReadDeadLetters    = "deadletter.read"
 	actPayloadDeadLetters = "deadletter.read_payload"
-	actChangeDeadLetters  = "deadletter.change" // of a call with an action that there is not
 )
 
-// deadLetterChanges are the actions of ChangeDeadLetters.
-var deadLetterChanges = map[string]string{"redrive": "deadletter.redrive", "delete": "deadletter.delete"} //nolint:gochecknoglobals // a table
-
-type deadLetters struct {
-	*Guard
-
-	next kinesinv1connect.DeadLetterServiceHandler
-}
+type deadLetters service[kinesinv1connect.DeadLetterServiceHandler]
 
 // DeadLetters guards a DeadLetterService. A message does not tell its collection, so its verbs are needed on
 // all of the lambda.
 func (g *Guard) DeadLetters(next kinesinv1connect.DeadLetterServiceHandler) kinesinv1connect.DeadLetterServiceHandler {
-	return deadLetters{g, next}
+	return deadLetters{Guard: g, next: next}
 }
 
 // ListDeadLetters needs read on the lambda, and read-payload for payloads, which is recorded.
@@ -50,24 +41,23 @@ func (s deadLetters) ListDeadLetters(ctx context.Context, r *kinesinv1.ListDeadL
 	return response, err
 }
 
-// CountDeadLetters needs read on the lambda.
 func (s deadLetters) CountDeadLetters(ctx context.Context, r *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
-	if err := s.allow(ctx, actReadDeadLetters, access.Read, r.GetLambda()); err != nil {
-		return nil, err
-	}
-	return s.next.CountDeadLetters(ctx, r)
+	return invoke(ctx, s.allow(ctx, actReadDeadLetters, access.Read, r.GetLambda()), s.next.CountDeadLetters, r)
 }
 
 // ChangeDeadLetters needs operate on the lambda. Each call is recorded that began a change, changed something
 // or failed.
 func (s deadLetters) ChangeDeadLetters(ctx context.Context, r *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
-	action := cmp.Or(deadLetterChanges[r.GetAction()], actChangeDeadLetters)
-	if err := s.allow(ctx, action, access.Operate, r.GetLambda()); err != nil {
-		return nil, err
+	action := "deadletter.change" // there is no such change
+	switch r.GetAction() {
+	case "redrive", "delete":
+		action = "deadletter." + r.GetAction()
 	}
-	response, err := s.next.ChangeDeadLetters(ctx, r)
-	if n := count(response.GetOutcomes()); err != nil || n > 0 || r.GetBegan() == 0 {
-		s.note(ctx, audit.Record{Action: action, Target: r.GetLambda(), Count: uint32(n), After: s.settings(response)}, err)
+	a := s.onLambda(ctx, action, access.Operate, r.GetLambda())
+	response, err := invoke(ctx, a.refused, s.next.ChangeDeadLetters, r)
+	if n := count(response.GetOutcomes()); a.refused == nil && (err != nil || n > 0 || r.GetBegan() == 0) {
+		a.Count, a.After = uint32(n), s.settings(response)
+		s.note(ctx, a.Record, err)
 	}
 	return response, err
 }

@@ -11,20 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on gates, as they are in the audit log.
-const (
-	actSetGate    = "gate.set"
-	actResumeGate = "gate.resume"
-	actListGates  = "gate.list"
-	actReadGate   = "gate.read"
-)
-
-type gates struct {
-	*Guard
-
-	next kinesinv1connect.GateServiceHandler
-	find finder
-}
+type gates service[kinesinv1connect.GateServiceHandler]
 
 // Gates guards a GateService. find returns the lambda and the collection of a gate.
 func (g *Guard) Gates(next kinesinv1connect.GateServiceHandler, find finder) kinesinv1connect.GateServiceHandler {
@@ -33,27 +20,17 @@ func (g *Guard) Gates(next kinesinv1connect.GateServiceHandler, find finder) kin
 
 // SetGate needs operate on the lambda. So does a dry run.
 func (s gates) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error) {
-	lambda := r.GetGate().GetLambda()
-	if err := s.allow(ctx, actSetGate, access.Operate, lambda); err != nil {
-		return nil, err
-	}
-	response, err := s.next.SetGate(ctx, r)
-	if !r.GetDryRun() {
-		s.note(ctx, audit.Record{Action: actSetGate, Target: lambda, After: s.settings(response.GetGate())}, err)
-	}
-	return response, err
+	a := s.onLambda(ctx, "gate.set", access.Operate, r.GetGate().GetLambda())
+	return recordChange(ctx, s.Guard, a, s.next.SetGate, r, (*kinesinv1.SetGateResponse).GetGate)
 }
 
 // ResumeGate needs operate on the lambda. For who may not read the gate either there is none.
 func (s gates) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
-	lambda, err := s.checkGate(ctx, actResumeGate, r.GetId(), access.Operate)
-	if err != nil {
-		return nil, err
+	a := s.onGate(ctx, "gate.resume", r.GetId(), access.Operate)
+	if a.refused == nil {
+		a.Before = s.current(ctx, r.GetId())
 	}
-	before := s.current(ctx, r.GetId())
-	response, err := s.next.ResumeGate(ctx, r)
-	s.note(ctx, audit.Record{Action: actResumeGate, Target: lambda, Before: before, After: s.settings(response.GetGate())}, err)
-	return response, err
+	return recordChange(ctx, s.Guard, a, s.next.ResumeGate, r, (*kinesinv1.ResumeGateResponse).GetGate)
 }
 
 // current returns a gate as it is; empty if nothing is recorded.
@@ -73,25 +50,23 @@ func (s gates) current(ctx context.Context, id string) string {
 // GetGate needs read in the collection, or for a gate of all collections in one of them. For others there is no
 // such gate.
 func (s gates) GetGate(ctx context.Context, r *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
-	if _, err := s.checkGate(ctx, actReadGate, r.GetId(), access.Read); err != nil {
-		return nil, err
-	}
-	return s.next.GetGate(ctx, r)
+	return invoke(ctx, s.onGate(ctx, "gate.read", r.GetId(), access.Read).refused, s.next.GetGate, r)
 }
 
-// checkGate is checkNamed for a gate.
-func (s gates) checkGate(ctx context.Context, action, id string, v access.Verb) (lambda string, err error) {
+// onGate is onNamed for a gate.
+func (s gates) onGate(ctx context.Context, action, id string, v access.Verb) act {
 	lambda, collection, err := s.find(ctx, id)
+	a := act{Record: audit.Record{Action: action, Target: lambda}}
 	switch by := access.From(ctx).Grants; {
 	case err != nil:
-		return "", s.unseen(ctx, err, errNoGate)
+		a.refused = s.unseen(ctx, err, errNoGate)
 	case !seesGate(by, lambda, collection) && !by.Allow(v, lambda):
 		_ = s.allow(ctx, action, v, lambda) // which notes it
-		return "", errNoGate
-	case v == access.Read:
-		return lambda, nil
+		a.refused = errNoGate
+	case v != access.Read:
+		a.refused = s.allow(ctx, action, v, lambda)
 	}
-	return lambda, s.allow(ctx, action, v, lambda)
+	return a
 }
 
 // seesGate reports whether who may do this may see a gate. One of no collection holds tasks of all of them.
@@ -103,12 +78,7 @@ var errNoGate = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such gate amon
 
 // ListGates needs read on the lambda, and leaves out the gates that the caller may not read.
 func (s gates) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
-	if r.GetLambda() != "" {
-		if err := s.allowSome(ctx, actListGates, access.Read, r.GetLambda()); err != nil {
-			return nil, err
-		}
-	}
-	response, err := s.next.ListGates(ctx, r)
+	response, err := invoke(ctx, s.allowReading(ctx, "gate.list", r.GetLambda()), s.next.ListGates, r)
 	if err != nil {
 		return nil, err
 	}

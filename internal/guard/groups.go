@@ -11,21 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on groups, as they are in the audit log.
-const (
-	actCreateGroup = "group.create"
-	actAddMembers  = "group.add"
-	actSealGroup   = "group.seal"
-	actCancelGroup = "group.cancel"
-	actReadGroup   = "group.read"
-)
-
-type groups struct {
-	*Guard
-
-	next kinesinv1connect.GroupServiceHandler
-	find finder
-}
+type groups service[kinesinv1connect.GroupServiceHandler]
 
 // Groups guards a GroupService. A group is of the lambda and the collection of the first task that follows,
 // which find returns.
@@ -37,68 +23,47 @@ func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, find finder) k
 func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
 	all := slices.Concat([]*kinesinv1.ScheduleItem{r.GetThen()}, r.GetMoreThen(), []*kinesinv1.ScheduleItem{r.GetElse()}, r.GetMoreElse(), r.GetFinally())
 	all = slices.DeleteFunc(all, func(i *kinesinv1.ScheduleItem) bool { return i == nil })
-	if err := s.ScheduleAll(ctx, all); err != nil {
-		return nil, err
+	a := act{audit.Record{Action: "group.create"}, s.ScheduleAll(ctx, all)}
+	if len(all) > 0 {
+		a.Target = all[0].GetLambda()
 	}
-	response, err := s.next.CreateGroup(ctx, r)
-	if !response.GetExisted() {
-		s.note(ctx, audit.Record{Action: actCreateGroup, Target: slices.Concat(all, []*kinesinv1.ScheduleItem{nil})[0].GetLambda(), After: s.settings(&kinesinv1.GetGroupRequest{Id: response.GetGroup().GetId()})}, err)
-	}
-	return response, err
+	return recordChange(ctx, s.Guard, a, s.next.CreateGroup, r, func(made *kinesinv1.CreateGroupResponse) *kinesinv1.GetGroupRequest {
+		return &kinesinv1.GetGroupRequest{Id: made.GetGroup().GetId()}
+	})
 }
 
 // AddMembers needs schedule for each member, and for the group.
 func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
-	if _, err := s.checkNamed(ctx, actAddMembers, s.find, r.GetGroup(), errNoGroup, access.Schedule); err != nil {
+	if _, err := s.checkNamed(ctx, "group.add", s.find, r.GetGroup(), errNoGroup, access.Schedule); err != nil {
 		return nil, err
 	}
-	if err := s.ScheduleAll(ctx, r.GetItems()); err != nil {
-		return nil, err
-	}
-	return s.next.AddMembers(ctx, r)
+	return invoke(ctx, s.ScheduleAll(ctx, r.GetItems()), s.next.AddMembers, r)
 }
 
-// SealGroup needs schedule for the group.
 func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
-	at, err := s.checkNamed(ctx, actSealGroup, s.find, r.GetGroup(), errNoGroup, access.Schedule)
-	if err != nil {
-		return nil, err
-	}
-	response, err := s.next.SealGroup(ctx, r)
-	if !response.GetExisted() {
-		s.note(ctx, audit.Record{Action: actSealGroup, Target: at.lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})}, err)
-	}
-	return response, err
+	a := s.onNamed(ctx, "group.seal", s.find, r.GetGroup(), errNoGroup, access.Schedule)
+	a.After = s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})
+	return record(ctx, s.Guard, a, s.next.SealGroup, r)
 }
 
 // CancelGroup needs cancel for the group. The job that cancels the members refuses those that the caller may
 // not cancel.
 func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
-	at, err := s.checkNamed(ctx, actCancelGroup, s.find, r.GetGroup(), errNoGroup, access.Cancel)
-	if err != nil {
-		return nil, err
-	}
-	response, err := s.next.CancelGroup(ctx, r)
-	s.note(ctx, audit.Record{Action: actCancelGroup, Target: at.lambda, After: s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})}, err)
-	return response, err
+	a := s.onNamed(ctx, "group.cancel", s.find, r.GetGroup(), errNoGroup, access.Cancel)
+	a.After = s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})
+	return record(ctx, s.Guard, a, s.next.CancelGroup, r)
 }
 
 // GetGroup needs read for the group, or schedule, so that who adds members can tell how many there are. For
 // others there is no such group.
 func (s groups) GetGroup(ctx context.Context, r *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
-	if err := s.allowRead(ctx, r.GetId()); err != nil {
-		return nil, err
-	}
-	return s.next.GetGroup(ctx, r)
+	return invoke(ctx, s.allowRead(ctx, r.GetId()), s.next.GetGroup, r)
 }
 
 // ListMembers needs what GetGroup does, and leaves out members that the caller may not read, and results of
 // those whose payload it may not read.
 func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error) {
-	if err := s.allowRead(ctx, r.GetGroup()); err != nil {
-		return nil, err
-	}
-	response, err := s.next.ListMembers(ctx, r)
+	response, err := invoke(ctx, s.allowRead(ctx, r.GetGroup()), s.next.ListMembers, r)
 	c, read := access.From(ctx), map[string]uint32{}
 	for _, m := range response.GetMembers() {
 		t := m.GetTask()
@@ -119,9 +84,9 @@ func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest
 }
 
 func (s groups) allowRead(ctx context.Context, id string) error {
-	at, err := s.checkNamed(ctx, actReadGroup, s.find, id, errNoGroup)
+	at, err := s.checkNamed(ctx, "group.read", s.find, id, errNoGroup)
 	if err == nil && !access.From(ctx).Grants.AllowIn(access.Schedule, at.lambda, at.collection) {
-		err = s.check(ctx, actReadGroup, at, errNoGroup, access.Read)
+		err = s.check(ctx, "group.read", at, errNoGroup, access.Read)
 	}
 	return err
 }

@@ -2,7 +2,8 @@
 // leaves out of lists what the caller may not see, and notes acts in the audit log.
 //
 // Each service has a type here with a method for each of its procedures, so that a procedure without a policy
-// does not compile.
+// does not compile. A method whose rule is verbs on a lambda, on all of them, or on an object with a name, is a
+// call of invoke, or, for an act that the audit log has, of record or recordChange.
 package guard
 
 import (
@@ -115,17 +116,22 @@ func (g *Guard) allowSome(ctx context.Context, action string, v access.Verb, lam
 	return nil
 }
 
-// allowAll refuses verbs that are not granted on all lambdas.
-func (g *Guard) allowAll(ctx context.Context, action string, verbs ...access.Verb) error {
-	return g.allowAllOf(ctx, action, "", verbs...)
+// allowReading is allowSome for a call that may name no lambda: what its caller may not read is left out of the
+// answer then.
+func (g *Guard) allowReading(ctx context.Context, action, lambda string) error {
+	if lambda == "" {
+		return nil
+	}
+	return g.allowSome(ctx, action, access.Read, lambda)
 }
 
-// allowAllOf is allowAll for an act on what has a name, which the record of a refusal has.
-func (g *Guard) allowAllOf(ctx context.Context, action, target string, verbs ...access.Verb) error {
+// allowAll refuses verbs that are not granted on all lambdas. The record of a refusal has the name of what the
+// act is on, if that has one.
+func (g *Guard) allowAll(ctx context.Context, action, name string, verbs ...access.Verb) error {
 	c := access.From(ctx)
 	for _, v := range verbs {
 		if !c.Grants.AllowAll(v) {
-			return g.denyOf(c, action, cmp.Or(target, everything), v, "")
+			return g.denyOf(c, action, cmp.Or(name, everything), v, "")
 		}
 	}
 	return nil
@@ -176,12 +182,12 @@ func (g *Guard) noteOften(c access.Caller, r audit.Record) {
 
 // Read refuses a reader of what is about the whole installation, such as the metrics.
 func (g *Guard) Read(ctx context.Context, path string, v access.Verb) error {
-	return g.allowAllOf(ctx, actReadPath, path, v)
+	return g.allowAll(ctx, "read", path, v)
 }
 
 // Foreign notes that a caller was refused the worker of another identity.
 func (g *Guard) Foreign(ctx context.Context, worker string) {
-	g.noteOften(access.From(ctx), audit.Record{Action: actForeign, Target: worker, Outcome: audit.Denied})
+	g.noteOften(access.From(ctx), audit.Record{Action: "worker.lease", Target: worker, Outcome: audit.Denied})
 }
 
 func outcomeOf(err error) string {

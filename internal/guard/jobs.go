@@ -11,13 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on jobs, as they are in the audit log; the last one has the action of the call after it.
-const (
-	actCreateJob  = "job.create"
-	actReadJob    = "job.read"
-	actControlJob = "job."
-)
-
 type jobs struct {
 	*Guard
 
@@ -39,21 +32,15 @@ func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*ki
 	if v, known := s.verbOf(r.GetAction()); known {
 		verbs = append(verbs, v)
 	}
-	if err := s.allowSet(ctx, actCreateJob, r.GetWhere(), verbs...); err != nil {
-		return nil, err
-	}
-	response, err := s.next.CreateJob(ctx, r)
-	if !r.GetDryRun() {
-		s.note(ctx, audit.Record{Action: actCreateJob, Target: r.GetAction(), After: s.settings(response.GetJob())}, err)
-	}
-	return response, err
+	a := act{audit.Record{Action: "job.create", Target: r.GetAction()}, s.allowSet(ctx, "job.create", r.GetWhere(), verbs...)}
+	return recordChange(ctx, s.Guard, a, s.next.CreateJob, r, (*kinesinv1.CreateJobResponse).GetJob)
 }
 
 // GetJob answers whoever made the job, and who has admin on all lambdas; for others there is no such job.
 func (s jobs) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
 	response, err := s.next.GetJob(ctx, r)
 	if err == nil && !mayKnow(ctx, response.GetJob()) {
-		s.noteOften(access.From(ctx), audit.Record{Action: actReadJob, Target: r.GetId(), Outcome: audit.Denied})
+		s.noteOften(access.From(ctx), audit.Record{Action: "job.read", Target: r.GetId(), Outcome: audit.Denied})
 		return nil, errNoJob
 	}
 	return response, err
@@ -83,7 +70,7 @@ func (s jobs) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest) (*
 	}
 	response, err := s.next.ControlJob(ctx, r)
 	if err == nil {
-		s.note(ctx, audit.Record{Action: actControlJob + r.GetAction(), Target: r.GetId()}, nil)
+		s.note(ctx, audit.Record{Action: "job." + r.GetAction(), Target: r.GetId()}, nil)
 	}
 	return response, err
 }

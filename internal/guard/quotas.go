@@ -7,35 +7,18 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on quotas, as they are in the audit log.
-const (
-	actSetQuota  = "quota.set"
-	actReadQuota = "quota.read"
-)
-
-type quotas struct {
-	*Guard
-
-	next kinesinv1connect.QuotaServiceHandler
-}
+type quotas service[kinesinv1connect.QuotaServiceHandler]
 
 // Quotas guards a QuotaService.
 func (g *Guard) Quotas(next kinesinv1connect.QuotaServiceHandler) kinesinv1connect.QuotaServiceHandler {
-	return quotas{g, next}
+	return quotas{Guard: g, next: next}
 }
 
-// SetQuota needs operate on the lambda.
 func (s quotas) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
-	if err := s.allow(ctx, actSetQuota, access.Operate, r.GetLambda()); err != nil {
-		return nil, err
-	}
-	before := s.current(ctx, r.GetLambda())
-	response, err := s.next.SetQuota(ctx, r)
-	s.note(ctx, audit.Record{Action: actSetQuota, Target: r.GetLambda(), Before: before, After: s.settings(response.GetQuota())}, err)
-	return response, err
+	a := s.onLambda(ctx, "quota.set", access.Operate, r.GetLambda()).was(ctx, s.current)
+	return recordChange(ctx, s.Guard, a, s.next.SetQuota, r, (*kinesinv1.SetQuotaResponse).GetQuota)
 }
 
 // current returns the quotas of a lambda as they are; empty if there are none, or nothing is recorded.
@@ -51,10 +34,7 @@ func (s quotas) current(ctx context.Context, lambda string) string {
 // lambda it leaves out those that the caller may not read.
 func (s quotas) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
 	if r.GetLambda() != "" {
-		if err := s.allowSome(ctx, actReadQuota, access.Read, r.GetLambda()); err != nil {
-			return nil, err
-		}
-		return s.next.GetQuotas(ctx, r)
+		return invoke(ctx, s.allowSome(ctx, "quota.read", access.Read, r.GetLambda()), s.next.GetQuotas, r)
 	}
 	response, err := s.next.GetQuotas(ctx, r)
 	if err != nil {

@@ -7,12 +7,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
-// Actions on sets of tasks, as they are in the audit log.
-const (
-	actCount = "task.count"
-	actStats = "task.stats"
-)
-
 // allowSet refuses verbs on a set of tasks unless each is granted, in one collection at least, on a lambda of
 // which the filter may select tasks. The role leaves out the others that the caller may not read, and knows
 // it when it counts to a limit.
@@ -51,19 +45,14 @@ func (s tasks) allowList(ctx context.Context, r *kinesinv1.ListRequest) error {
 
 // Count needs read on a lambda that its filter may select.
 func (s tasks) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
-	if err := s.allowSet(ctx, actCount, r.GetWhere(), access.Read); err != nil {
-		return nil, err
-	}
-	return s.next.Count(ctx, r)
+	return invoke(ctx, s.allowSet(ctx, "task.count", r.GetWhere(), access.Read), s.next.Count, r)
 }
 
 // Stats needs read on the lambda, in all its collections; without one it leaves out those that the caller may
 // not read whole.
 func (s tasks) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
-	if r.GetLambda() != "" {
-		if err := s.allow(ctx, actStats, access.Read, r.GetLambda()); err != nil {
-			return nil, err
-		}
+	if r.GetLambda() == "" {
+		return s.next.Stats(ctx, r)
 	}
-	return s.next.Stats(ctx, r)
+	return invoke(ctx, s.allow(ctx, "task.stats", access.Read, r.GetLambda()), s.next.Stats, r)
 }

@@ -25,23 +25,16 @@ const (
 	actList     = "task.list"
 )
 
-type tasks struct {
-	*Guard
-
-	next kinesinv1connect.TaskServiceHandler
-}
+type tasks service[kinesinv1connect.TaskServiceHandler]
 
 // Tasks guards a TaskService.
 func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect.TaskServiceHandler {
-	return tasks{g, next}
+	return tasks{Guard: g, next: next}
 }
 
 // Schedule needs schedule on the collection of each item.
 func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
-	if err := s.ScheduleAll(ctx, r.GetItems()); err != nil {
-		return nil, err
-	}
-	return s.next.Schedule(ctx, r)
+	return invoke(ctx, s.ScheduleAll(ctx, r.GetItems()), s.next.Schedule, r)
 }
 
 // ScheduleAll needs schedule on the collection of each task, and of those that follow it.
