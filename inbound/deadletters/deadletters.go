@@ -226,7 +226,7 @@ func (s *Service) find(ctx context.Context, lambda, priority string) (queue.Dead
 	}
 	if l.Mode != task.Deliver {
 		return nil, nil, refusal.Invalid("lambda %s is managed, so its dead letters are tasks that ended as dead: "+
-			"select them with the filter lambda=%s and state=dead (--where), without dead letters of SQS (--dead-letters)", l.Name, l.Name)
+			"select them with the filter lambda=%s and state=dead (--where)", l.Name, l.Name)
 	}
 	if _, err := l.Priority(priority); err != nil {
 		return nil, nil, err

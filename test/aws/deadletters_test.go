@@ -36,11 +36,7 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	server.Run("lambda", "create", "out", "--mode", "deliver", "--priorities", "one,two").Must(t)
 	server.Run("lambda", "create", "work").Must(t)
 	dead := func(command string, args ...string) []string {
-		all := append([]string{command, "--dead-letters", "-o", "json"}, args...)
-		if command == "list" || command == "count" {
-			return append(all, "out")
-		}
-		return append(all, "--lambda", "out")
+		return append([]string{"dead-letter", command, "out", "-o", "json"}, args...)
 	}
 	ids := map[string]string{}
 	for n := range 12 {
@@ -78,7 +74,7 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 		}
 	}
 	count(12)
-	if text := server.Run("redrive", "--dead-letters", "--lambda", "out", "--dry-run").Must(t); !strings.Contains(text, "about 12 messages") {
+	if text := server.Run("dead-letter", "redrive", "out", "--dry-run").Must(t); !strings.Contains(text, "about 12 messages") {
 		t.Errorf("a dry run says %s", text)
 	}
 	count(12)
@@ -105,7 +101,7 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	server.Run(dead("delete", "--purge")...).Must(t)
 	count(0)
 
-	if r := server.Run("list", "work", "--dead-letters"); r.Code != 1 || !strings.Contains(r.Stderr, "lambda=work and state=dead") {
+	if r := server.Run("dead-letter", "list", "work"); r.Code != 1 || !strings.Contains(r.Stderr, "lambda=work and state=dead") {
 		t.Errorf("a managed lambda: %+v", r)
 	}
 	audit := server.Run("audit").Must(t)

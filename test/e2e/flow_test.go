@@ -187,7 +187,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "completion", "completion bash",
-		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain get", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group show", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "slo", "slo set", "slo show", "top", "debug", "debug bundle",
+		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain get", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group get", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "objective", "objective set", "objective get", "slo", "dead-letter", "dead-letter list", "top", "debug", "debug bundle",
 	} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
 			t.Errorf("kinesin %s --help: %+v", command, r)

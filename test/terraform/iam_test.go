@@ -504,7 +504,7 @@ func (n *installation) deadLetters() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	count := func() string { return n.client("count", "send", "--dead-letters").Must(n.t) }
+	count := func() string { return n.client("dead-letter", "count", "send").Must(n.t) }
 	bury := func() {
 		n.t.Helper()
 		for deadline := time.Now().Add(registeredMax); count() == "about 0"; {
@@ -524,15 +524,15 @@ func (n *installation) deadLetters() {
 		}
 	}
 	bury()
-	n.client("list", "send", "--dead-letters", "--payload").Must(n.t)
-	if out := n.client("redrive", "--dead-letters", "--lambda", "send").Must(n.t); !strings.Contains(out, "redriven") {
+	n.client("dead-letter", "list", "send", "--payload").Must(n.t)
+	if out := n.client("dead-letter", "redrive", "send").Must(n.t); !strings.Contains(out, "redriven") {
 		n.t.Errorf("redrive says %q", out)
 	}
 	bury()
-	if out := n.client("delete", "--dead-letters", "--lambda", "send").Must(n.t); !strings.Contains(out, "deleted") {
+	if out := n.client("dead-letter", "delete", "send").Must(n.t); !strings.Contains(out, "deleted") {
 		n.t.Errorf("delete says %q", out)
 	}
-	n.client("delete", "--dead-letters", "--lambda", "send", "--purge").Must(n.t)
+	n.client("dead-letter", "delete", "send", "--purge").Must(n.t)
 	if left := count(); left != "about 0" {
 		n.t.Errorf("%s are left", left)
 	}

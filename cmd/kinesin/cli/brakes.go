@@ -12,10 +12,10 @@ import (
 
 // brakeFlags adds the flags for the retry budget and the circuit breaker of a lambda.
 func brakeFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
-	f.Var(shareValue{&l.RetryShare, task.RetryShareMin, task.RetryShareMax}, "retry-share", fmt.Sprintf(
+	f.Var(shareLimit(&l.RetryShare, task.RetryShareMin, task.RetryShareMax), "retry-share", fmt.Sprintf(
 		"how many retries may start for each first start, such as 0.2, so that a failing downstream sees no storm: %v to %v, or none; none when not set",
 		task.RetryShareMin, task.RetryShareMax))
-	f.Var(shareValue{&l.BreakerFailures, task.BreakerFailuresMin, task.BreakerFailuresMax}, "breaker-failures", fmt.Sprintf(
+	f.Var(shareLimit(&l.BreakerFailures, task.BreakerFailuresMin, task.BreakerFailuresMax), "breaker-failures", fmt.Sprintf(
 		"pause the lambda when this share of its attempts fails, such as 0.5, until probes succeed: %v to %v, or none; none when not set", task.BreakerFailuresMin, task.BreakerFailuresMax))
 	f.Var(durationValue{&l.BreakerWindow, task.BreakerWindowMin, task.BreakerWindowMax}, "breaker-window", "over which time --breaker-failures counts attempts; "+formatDuration(task.BreakerWindowDefault)+" when not set")
 }
@@ -30,39 +30,6 @@ func brakeRows(t table, l *sdk.LambdaInfo) {
 }
 
 func shareText(share float64) string { return strconv.FormatFloat(share, 'f', -1, 64) }
-
-// shareValue is a share, or none, which is negative.
-type shareValue struct {
-	share    *float64
-	low, top float64
-}
-
-func (v shareValue) String() string {
-	if v.share == nil || *v.share == 0 {
-		return ""
-	}
-	return shareText(*v.share)
-}
-
-func (shareValue) Type() string { return "share" }
-
-func (v shareValue) Set(text string) error {
-	if text == noneWord {
-		*v.share = -1
-		return nil
-	}
-	share, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a share: want a number such as 0.2, or none", text)
-	case !(share >= v.low && share <= v.top):
-		return fmt.Errorf("%s is out of range: want %v to %v, or none", text, v.low, v.top)
-	}
-	*v.share = share
-	return nil
-}
-
-const noneWord = "none"
 
 // checkBreaker refuses a window for a breaker that is taken away.
 func checkBreaker(l *sdk.LambdaInfo) error {

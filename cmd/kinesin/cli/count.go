@@ -18,13 +18,10 @@ func (a *app) countCommand() *cobra.Command {
 	var where string
 	var exact bool
 	c := &cobra.Command{
-		Use:   "count [LAMBDA] [--where FILTER] [--exact] | LAMBDA --dead-letters [--priority P]",
+		Use:   "count [LAMBDA] [--where FILTER] [--exact]",
 		Short: "Count tasks",
 		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
-is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.
-
-With --dead-letters it counts the messages in the SQS dead-letter queues of a deliver lambda, about; and, with -o json, shows how far
-SQS is with a redrive.`,
+is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
   kinesin count greet --where 'due<+1h' -o json`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
@@ -32,7 +29,7 @@ SQS is with a redrive.`,
 	f := c.Flags()
 	f.StringVar(&where, "where", "", whereUsage)
 	f.BoolVar(&exact, "exact", false, "count each task, whatever it costs")
-	return a.withDeadLetters(a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		lambda := first(args)
 		if err := checkFilter(where); err != nil {
 			return err
@@ -55,5 +52,5 @@ SQS is with a redrive.`,
 			about = "about "
 		}
 		return a.print(countObject{r.Count, r.Exact}, "%s%d", about, r.Count)
-	}), nil, a.countDeadLetters)
+	})
 }

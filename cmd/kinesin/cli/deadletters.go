@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strconv"
+	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -22,98 +19,78 @@ const (
 	deadLetterSampleMax = 10
 )
 
-// deadLetterChangeFlags are the flags of redrive that go with --dead-letters.
-var deadLetterChangeFlags = []string{"dry-run", "pace", "detach"}
-
-// deadLetterFlags are the flags of a command about the dead letters of a deliver lambda.
-type deadLetterFlags struct {
-	dead, payload, purge bool
-	lambda, priority     string
-	flags                *pflag.FlagSet
+func (a *app) deadLetterCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "dead-letter",
+		Short: "List, count, redrive and delete messages that the consumers of a deliver lambda failed on",
+		Long: `A dead letter is a message of a deliver lambda that its consumers received too often and never deleted. It stays in an SQS
+dead-letter queue of the lambda, and is no task any more. docs/sets.md tells more.`,
+	}, a.deadLetterListCommand(), a.deadLetterCountCommand(),
+		a.deadLetterChangeCommand(&cobra.Command{
+			Use:   "redrive LAMBDA [--priority P] [--pace N] [--dry-run] [--detach]",
+			Short: "Have SQS move dead letters back to the queues of their lambda",
+			Long:  "Has SQS move the messages back, each at least once. It goes on if this command ends; count tells how far it is.",
+			Example: `  kinesin dead-letter redrive invoices --dry-run
+  kinesin dead-letter redrive invoices --pace 50`,
+		}, sdk.JobRedrive, (*sdk.Client).RedriveDeadLetters),
+		a.deadLetterChangeCommand(&cobra.Command{
+			Use:     "delete LAMBDA [--priority P] [--pace N | --purge] [--dry-run]",
+			Short:   "Delete dead letters",
+			Example: `  kinesin dead-letter delete invoices --priority low`,
+		}, sdk.JobDelete, (*sdk.Client).DeleteDeadLetters))
 }
 
-// limit and pace are flags that the command has for tasks, too.
-func (d *deadLetterFlags) limit() int { return d.number("limit") }
-func (d *deadLetterFlags) pace() int  { return d.number("pace") }
-
-func (d *deadLetterFlags) isSet(name string) bool { return d.text(name) == "true" }
-
-func (d *deadLetterFlags) text(name string) string { return d.flags.Lookup(name).Value.String() }
-
-func (d *deadLetterFlags) number(name string) int {
-	n, _ := strconv.Atoi(d.text(name)) // the flag has checked it
-	return n
-}
-
-// withDeadLetters lets a complete command about tasks do the same with the messages in the dead-letter queues
-// of a deliver lambda. goesWith are the flags of the command that it takes then, besides --lambda.
-func (a *app) withDeadLetters(c *cobra.Command, goesWith []string, act func(context.Context, *sdk.Client, *deadLetterFlags) error) *cobra.Command {
-	f := c.Flags()
-	d := &deadLetterFlags{flags: f}
-	f.BoolVar(&d.dead, "dead-letters", false, "not tasks: the messages in the SQS dead-letter queues of a deliver lambda")
-	f.StringVar(&d.priority, "priority", "", "with --dead-letters: only those of this `PRIORITY`")
-	own := []string{"priority"}
-	switch c.Name() {
-	case "list":
-		f.BoolVar(&d.payload, "payload", false, "with --dead-letters: also their payloads, as consumers get them")
-		own = append(own, "payload")
-	case "delete":
-		f.BoolVar(&d.purge, "purge", false, "with --dead-letters: have SQS empty the queues, within a minute")
-		own = append(own, "purge")
-	}
-	tasks, args := c.RunE, c.Args
-	c.Args = func(cmd *cobra.Command, ids []string) error {
-		if d.dead {
-			return d.check(ids, slices.Concat(goesWith, own))
+// ofDeliverLambda lets a command take a deliver lambda, and one of its priorities.
+func (a *app) ofDeliverLambda(c *cobra.Command, priority *string) *cobra.Command {
+	c.Flags().StringVar(priority, "priority", "", "only those of this `PRIORITY`")
+	c.ValidArgsFunction = a.lambdas().complete(a)
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := one("LAMBDA")(cmd, args); err != nil {
+			return err
 		}
-		for _, name := range own {
-			if f.Changed(name) {
-				return usagef("--%s is for --dead-letters; a filter (--where) has priority=…", name)
-			}
+		if err := task.CheckName("lambda", args[0]); err != nil {
+			return usagef("%v", err)
 		}
-		return args(cmd, ids)
-	}
-	c.RunE = func(cmd *cobra.Command, ids []string) error {
-		if !d.dead {
-			return tasks(cmd, ids)
-		}
-		return does(func(ctx context.Context, _ []string) error {
-			return a.withClient(func(k *sdk.Client) error { return act(ctx, k, d) }, sdk.WithTries(triesInteractive))
-		})(cmd, ids)
+		return nil
 	}
 	return c
 }
 
-func (d *deadLetterFlags) check(ids, goesWith []string) (err error) {
-	if f := d.flags.Lookup("lambda"); f == nil {
-		if err := one("LAMBDA, a deliver lambda,")(nil, ids); err != nil {
-			return err
+func (a *app) deadLetterListCommand() *cobra.Command {
+	q := sdk.DeadLetterQuery{Limit: listLimitDefault}
+	c := a.ofDeliverLambda(&cobra.Command{
+		Use:   "list LAMBDA [--priority P] [--payload] [--limit N]",
+		Short: "List dead letters",
+		Long: `Lists the messages in the dead-letter queues of a deliver lambda, in no order. They stay there; SQS hides them from others meanwhile,
+and counts a receive.`,
+		Example: `  kinesin dead-letter list invoices --payload`,
+	}, &q.Priority)
+	f := c.Flags()
+	f.BoolVar(&q.Payload, "payload", false, "also their payloads, as consumers get them")
+	f.Var(intValue{n: &q.Limit, max: deadLetterLimitMax}, "limit", fmt.Sprintf("how many to list at most; 0 for %d, which is the most", deadLetterLimitMax))
+	return a.deadLetters().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.DeadLetter, error) {
+		if q.Limit == 0 {
+			q.Limit = deadLetterLimitMax
 		}
-		d.lambda = ids[0]
-	} else if d.lambda = f.Value.String(); len(ids) > 0 {
-		return usagef("%q: --dead-letters are messages, not tasks: want no IDs", shortened(ids[0]))
-	} else if d.lambda == "" {
-		return usagef("--dead-letters are those of a deliver lambda: name it with --lambda")
-	}
-	if err := task.CheckName("lambda", d.lambda); err != nil {
-		return usagef("%v", err)
-	}
-	d.flags.Visit(func(f *pflag.Flag) {
-		if !settings.Is(f) && !slices.Contains(slices.Concat(goesWith, []string{"lambda", "dead-letters", "config"}), f.Name) && err == nil {
-			err = usagef("--%s does not go with --dead-letters: messages have no filter", f.Name)
+		all, more, err := k.DeadLetters(ctx, args[0], q)
+		if more {
+			a.note("there may be more than these %d; SQS shows them in no order, so other ones may come next time", len(all))
 		}
+		return all, err
 	})
-	switch {
-	case err != nil:
-		return err
-	case d.flags.Lookup("limit") != nil && d.limit() > deadLetterLimitMax:
-		return usagef("--limit %d: want at most %d with --dead-letters", d.limit(), deadLetterLimitMax)
-	case d.flags.Lookup("pace") != nil && d.pace() > deadLetterPaceMax:
-		return usagef("--pace %d: want at most %d with --dead-letters, which is what SQS can", d.pace(), deadLetterPaceMax)
-	case d.purge && d.pace() > 0:
-		return usagef("--purge has no --pace: SQS does it at once")
-	}
-	return nil
+}
+
+func (a *app) deadLetterCountCommand() *cobra.Command {
+	var priority string
+	c := a.ofDeliverLambda(&cobra.Command{
+		Use:     "count LAMBDA [--priority P]",
+		Short:   "Count dead letters",
+		Long:    `Counts the messages in the dead-letter queues of a deliver lambda, about; and, with -o json, shows how far SQS is with a redrive.`,
+		Example: `  kinesin dead-letter count invoices -o json`,
+	}, &priority)
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		return a.countDeadLetters(ctx, k, args[0], priority)
+	})
 }
 
 // deadLetterObject is a dead letter in JSON.
@@ -129,49 +106,13 @@ type deadLetterObject struct {
 	PayloadBase64 string `json:"payload_base64,omitempty"`
 }
 
-func deadLetterObjectsOf(all []sdk.DeadLetter) []deadLetterObject {
-	objects := make([]deadLetterObject, len(all))
-	for i, l := range all {
-		objects[i] = deadLetterObject{
-			ID: string(l.ID), MessageID: l.MessageID, Priority: l.Priority, Due: timeText(l.Due), Sent: timeText(l.Sent),
-			Receives: l.Receives, PayloadBytes: l.PayloadBytes,
-		}
-		objects[i].Payload, objects[i].PayloadBase64 = textOrBase64(l.Payload)
+func deadLetterObjectOf(l *sdk.DeadLetter) deadLetterObject {
+	o := deadLetterObject{
+		ID: string(l.ID), MessageID: l.MessageID, Priority: l.Priority, Due: timeText(l.Due), Sent: timeText(l.Sent),
+		Receives: l.Receives, PayloadBytes: l.PayloadBytes,
 	}
-	return objects
-}
-
-func (a *app) listDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-	limit := d.limit()
-	if limit == 0 {
-		limit = deadLetterLimitMax
-	}
-	all, more, err := k.DeadLetters(ctx, d.lambda, sdk.DeadLetterQuery{Priority: d.priority, Limit: limit, Payload: d.payload})
-	if err != nil {
-		return err
-	}
-	if more {
-		a.note("there may be more than these %d; SQS shows them in no order, so other ones may come next time", len(all))
-	}
-	if a.json() {
-		return printJSON(a.Stdout, deadLetterObjectsOf(all))
-	}
-	return a.deadLetterTable(all)
-}
-
-func (a *app) deadLetterTable(all []sdk.DeadLetter) error {
-	t := newTable(a.Stdout)
-	for i, o := range deadLetterObjectsOf(all) {
-		if i == 0 {
-			t.row("PRIORITY", "DUE", "SENT", "RECEIVES", "BYTES", "ID")
-		}
-		text := o.ID
-		if shown := quotedText(o.Payload) + o.PayloadBase64; shown != "" {
-			text += "  " + shown
-		}
-		t.row(o.Priority, cmp.Or(o.Due, "-"), cmp.Or(o.Sent, "-"), strconv.Itoa(o.Receives), strconv.Itoa(o.PayloadBytes), text)
-	}
-	return t.Flush()
+	o.Payload, o.PayloadBase64 = textOrBase64(l.Payload)
+	return o
 }
 
 // deadLetterCountObject is the number of dead letters in JSON.
@@ -211,8 +152,8 @@ func deadLetterCountOf(queues []sdk.DeadLetterQueue) (o deadLetterCountObject) {
 	return o
 }
 
-func (a *app) countDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-	queues, err := k.CountDeadLetters(ctx, d.lambda, d.priority)
+func (a *app) countDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
+	queues, err := k.CountDeadLetters(ctx, lambda, priority)
 	if err != nil {
 		return err
 	}
@@ -232,50 +173,58 @@ type deadLettersChangedObject struct {
 	Outcomes map[string]int64 `json:"outcomes"`
 }
 
-// changeDeadLetters is the action of redrive and delete.
-func (a *app) changeDeadLetters(
-	action sdk.JobAction, change func(*sdk.Client, context.Context, string, sdk.DeadLetterChange) (map[string]int64, error),
-) func(context.Context, *sdk.Client, *deadLetterFlags) error {
-	return func(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-		if d.isSet("dry-run") {
-			return a.dryRunDeadLetters(ctx, k, d)
+// deadLetterChangeCommand makes a command that redrives or deletes.
+func (a *app) deadLetterChangeCommand(
+	c *cobra.Command, action sdk.JobAction, change func(*sdk.Client, context.Context, string, sdk.DeadLetterChange) (map[string]int64, error),
+) *cobra.Command {
+	var d sdk.DeadLetterChange
+	var dryRun bool
+	f := a.ofDeliverLambda(c, &d.Priority).Flags()
+	f.BoolVar(&dryRun, "dry-run", false, "only print how many messages there are, and ten of them")
+	f.Var(intValue{n: &d.Pace, max: deadLetterPaceMax}, "pace", fmt.Sprintf("at most `N` messages per second, %d at most; as many as SQS can when not set", deadLetterPaceMax))
+	if action == sdk.JobRedrive {
+		f.BoolVar(&d.Detach, "detach", false, "do not wait for the end")
+	} else {
+		f.BoolVar(&d.Purge, "purge", false, "have SQS empty the queues, within a minute")
+	}
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		lambda := args[0]
+		switch {
+		case d.Purge && d.Pace > 0:
+			return usagef("--purge has no --pace: SQS does it at once")
+		case dryRun:
+			return a.dryRunDeadLetters(ctx, k, lambda, d.Priority)
 		}
 		told := clock.Mono(clock.Real())
-		outcomes, err := change(k, ctx, d.lambda, sdk.DeadLetterChange{
-			Priority: d.priority, Pace: d.pace(), Detach: d.isSet("detach"), Purge: d.purge,
-			Progress: func(outcomes map[string]int64) {
-				if now := clock.Mono(clock.Real()); now-told >= progressNoteEvery {
-					told = now
-					a.note("%s", outcomesText(outcomes))
-				}
-			},
-		})
+		d.Progress = func(outcomes map[string]int64) {
+			if now := clock.Mono(clock.Real()); now-told >= progressNoteEvery {
+				told = now
+				a.note("%s", outcomesText(outcomes))
+			}
+		}
+		outcomes, err := change(k, ctx, lambda, d)
 		if err != nil && outcomesText(outcomes) != "" {
 			a.note("until then: %s", outcomesText(outcomes))
 		}
 		if err != nil {
 			return err
 		}
-		if d.isSet("detach") {
-			a.note("SQS goes on by itself, where it moves messages itself; kinesin count %s --dead-letters tells how far it is", d.lambda)
+		if d.Detach {
+			a.note("SQS goes on by itself, where it moves messages itself; kinesin dead-letter count %s tells how far it is", lambda)
 		}
-		text := outcomesText(outcomes)
-		if text == "" {
-			text = "0 messages"
-		}
-		return a.print(deadLettersChangedObject{string(action), d.lambda, outcomes}, "%s", text)
-	}
+		return a.print(deadLettersChangedObject{string(action), lambda, outcomes}, "%s", cmp.Or(outcomesText(outcomes), "0 messages"))
+	})
 }
 
 // dryRunDeadLetters prints how many messages a change would be about, and ten of them.
-func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, d *deadLetterFlags) error {
-	queues, err := k.CountDeadLetters(ctx, d.lambda, d.priority)
-	sample, _, listErr := k.DeadLetters(ctx, d.lambda, sdk.DeadLetterQuery{Priority: d.priority, Limit: deadLetterSampleMax})
+func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
+	queues, err := k.CountDeadLetters(ctx, lambda, priority)
+	sample, _, listErr := k.DeadLetters(ctx, lambda, sdk.DeadLetterQuery{Priority: priority, Limit: deadLetterSampleMax})
 	if err := errors.Join(err, listErr); err != nil {
 		return err
 	}
 	o := deadLetterCountOf(queues)
-	o.Sample = deadLetterObjectsOf(sample)
+	o.Sample = objectsOf(sample, deadLetterObjectOf)
 	if a.json() {
 		return printJSON(a.Stdout, o)
 	}
@@ -285,5 +234,5 @@ func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, d *deadLette
 	if err := a.printLine("\nSome of them:"); err != nil {
 		return err
 	}
-	return a.deadLetterTable(sample)
+	return a.deadLetters().printAll(a, sample)
 }

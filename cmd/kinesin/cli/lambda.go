@@ -214,9 +214,9 @@ func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 	f.Var(weightsValue{&l.PriorityWeights}, "priority-weights", fmt.Sprintf(
 		"how starts are shared out while tasks of several priorities wait, such as high=8,normal=3,low=1, each 1 to %d (%d when not named); or strict, the highest first, as when not set",
 		task.PriorityWeightMax, task.PriorityWeightFloor))
-	f.Var(concurrencyValue{&l.LimitKeyConcurrency, "limit-key-concurrency"}, "limit-key-concurrency", fmt.Sprintf(
+	f.Var(countLimit(&l.LimitKeyConcurrency, quotaConcurrencyMax, "limit-key-concurrency"), "limit-key-concurrency", fmt.Sprintf(
 		"how many tasks of one limit key run at once, 1 to %d, or none; none when not set", task.LimitKeyConcurrencyMax))
-	f.Var(rateValue{&l.LimitKeyRate, "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"}, "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5, or none; none when not set")
+	f.Var(rateLimit(&l.LimitKeyRate, "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"), "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5, or none; none when not set")
 	brakeFlags(f, l)
 	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }

@@ -21,7 +21,7 @@ const listLimitDefault = 100
 func (a *app) listCommand() *cobra.Command {
 	var q sdk.ListQuery
 	c := &cobra.Command{
-		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N] | LAMBDA --dead-letters [--priority P] [--payload] [--limit N]",
+		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N]",
 		Short: "List tasks",
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
 over. docs/sets.md describes filters.
@@ -31,15 +31,11 @@ many, as the store has them. --order due (live tasks alone), -created (the newes
 order everywhere, at a price: for -created the server reads all tasks of the set, for -ended all ended ones, of dead letters only
 those of the lambdas. It refuses to read more than --max-examined rows for that.
 
-With --dead-letters it shows messages of a deliver lambda instead, which its consumers received too often and never deleted. They
-stay in their SQS dead-letter queues; SQS hides them from others meanwhile, and counts a receive.
-
 States: %v.
 With -o json, an array of the objects that get prints.`, task.States()),
 		Example: `  kinesin list greet
   kinesin list --where 'error~"timeout"' --order -ended
-  kinesin list greet --state dead --limit 0 -o json | jq -r '.[].id'
-  kinesin list invoices --dead-letters --payload`,
+  kinesin list greet --state dead --limit 0 -o json | jq -r '.[].id'`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
@@ -49,13 +45,13 @@ With -o json, an array of the objects that get prints.`, task.States()),
 	f.Var(choiceValue{(*string)(&q.State), stateNames()}, "state", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
-	return a.withDeadLetters(a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		if err := checkFilter(q.Where); err != nil {
 			return err
 		}
 		q.Lambda = first(args)
 		return a.list(ctx, k, q)
-	}), []string{"limit"}, a.listDeadLetters)
+	})
 }
 
 func stateNames() []string {

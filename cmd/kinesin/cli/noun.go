@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,33 +13,24 @@ import (
 // noun is a row of the table of nouns in nouns.go: a kind of thing, and what the commands about it call, print and
 // complete. The commands list, get and delete are made of it.
 type noun[T any] struct {
-	word    string // what results call one: gate
-	arg     string // what names one on the command line: NAME, ID or LAMBDA
-	name    func(*T) string
-	about   func(*T) string // is shown beside the name when a shell completes it
-	columns []column[T]
-	none    string // is noted where the table would be empty
+	word  string          // what results call one: gate
+	arg   string          // what names one on the command line: NAME, ID or LAMBDA
+	about func(*T) string // is shown beside the name when a shell completes it
+	none  string          // is noted where the table would be empty
+
+	titles []string          // of the columns of the table that list prints; the first one has the name
+	wide   []string          // of the columns that -o wide adds
+	cells  func(*T) []string // of all columns; an empty one is printed as "-"
 
 	object func(*T) any             // the form in JSON
 	whole  func(*T) any             // that of get, if it has more
-	print  func(a *app, v *T) error // what get prints as text
+	print  func(a *app, v *T) error // what get prints as text; a line for each column when nil
 	text   func(*T) string          // what an action prints as text
 
 	list   func(ctx context.Context, k *sdk.Client) ([]T, error)
 	get    func(ctx context.Context, k *sdk.Client, name string) (T, error)
 	delete func(ctx context.Context, k *sdk.Client, name string) error
 }
-
-// column is a column of the table that list prints. A wide one is printed with -o wide alone. An empty text becomes "-".
-type column[T any] struct {
-	title string
-	text  func(*T) string
-	wide  bool
-}
-
-func col[T any](title string, text func(*T) string) column[T] { return column[T]{title, text, false} }
-
-func wide[T any](title string, text func(*T) string) column[T] { return column[T]{title, text, true} }
 
 // Words for what became of something, the same in all commands.
 const (
@@ -126,6 +117,16 @@ func (n *noun[T]) ofOne(a *app, c *cobra.Command, verb string) {
 	}
 }
 
+func (n *noun[T]) name(v *T) string { return n.cells(v)[0] }
+
+// columns returns the titles of the columns that the format of the output has.
+func (n *noun[T]) columns(a *app) []string {
+	if a.output == formatWide {
+		return slices.Concat(n.titles, n.wide)
+	}
+	return n.titles
+}
+
 // show prints a thing as get does.
 func (n *noun[T]) show(a *app, v *T) error {
 	switch {
@@ -135,8 +136,14 @@ func (n *noun[T]) show(a *app, v *T) error {
 		return printJSON(a.Stdout, n.object(v))
 	case a.output == formatName:
 		return a.printLine(n.name(v))
+	case n.print != nil:
+		return n.print(a, v)
 	}
-	return n.print(a, v)
+	t, cells := newTable(a.Stdout), n.cells(v)
+	for i, title := range n.columns(a) {
+		t.fact(strings.ToLower(title), cells[i])
+	}
+	return t.Flush()
 }
 
 // printAll prints things as list does.
@@ -144,12 +151,12 @@ func (n *noun[T]) printAll(a *app, all []T) error {
 	switch {
 	case a.json():
 		return printJSON(a.Stdout, objectsOf(all, n.object))
-	case len(all) == 0 && n.none != "":
-		a.note("%s", n.none)
-		return nil
 	case len(all) == 0:
+		if n.none != "" {
+			a.note("%s", n.none)
+		}
 		return nil
-	case a.output == formatName && n.name != nil:
+	case a.output == formatName:
 		for i := range all {
 			if err := a.printLine(n.name(&all[i])); err != nil {
 				return err
@@ -157,20 +164,14 @@ func (n *noun[T]) printAll(a *app, all []T) error {
 		}
 		return nil
 	}
-	t := newTable(a.Stdout)
-	cells := make([]string, 0, len(n.columns))
-	row := func(text func(c *column[T]) string) {
-		cells = cells[:0]
-		for i := range n.columns {
-			if c := &n.columns[i]; !c.wide || a.output == formatWide {
-				cells = append(cells, text(c))
-			}
+	t, titles := newTable(a.Stdout), n.columns(a)
+	t.row(titles...)
+	for i := range all {
+		cells := n.cells(&all[i])[:len(titles)]
+		for j := range cells {
+			cells[j] = dash(cells[j])
 		}
 		t.row(cells...)
-	}
-	row(func(c *column[T]) string { return c.title })
-	for i := range all {
-		row(func(c *column[T]) string { return dash(c.text(&all[i])) })
 	}
 	return t.Flush()
 }
@@ -226,5 +227,3 @@ func first(args []string) string {
 	}
 	return args[0]
 }
-
-func number64[N ~int | ~int64 | ~uint64](n N) string { return fmt.Sprint(n) }

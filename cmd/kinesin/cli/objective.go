@@ -83,16 +83,6 @@ const objectiveLong = `Shows how many tasks started in the window of an objectiv
 below 0: more was late than may be), and how fast it is used up: at a burn of 1 all of it in one window, at 14.4 a thirty-day budget
 in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.`
 
-func (a *app) printObjective(s *slo.Status) error {
-	t := newTable(a.Stdout)
-	for _, c := range a.objectives().columns {
-		if text := c.text(s); !c.wide || a.output == formatWide {
-			t.fact(strings.ToLower(c.title), text)
-		}
-	}
-	return t.Flush()
-}
-
 // promiseText says for people what an objective asks for.
 func promiseText(o *slo.Objective) string {
 	return percentText(o.Percent) + " within " + formatDuration(o.Within)

@@ -55,11 +55,10 @@ func (a *app) printPolicy(p *policy.Policy) error {
 	}
 	n := noun[policyObject]{
 		none:   "the policy has no identities: a server with it accepts only tokens that `kinesin token create` made",
-		name:   func(o *policyObject) string { return o.Name },
 		object: func(o *policyObject) any { return o },
-		columns: []column[policyObject]{
-			col("IDENTITY", func(o *policyObject) string { return o.Name }),
-			col("MAY", func(o *policyObject) string { return cmp.Or(strings.Join(o.Grants, " "), "nothing") }),
+		titles: []string{"IDENTITY", "MAY"},
+		cells: func(o *policyObject) []string {
+			return []string{o.Name, cmp.Or(strings.Join(o.Grants, " "), "nothing")}
 		},
 	}
 	return n.printAll(a, all)

@@ -81,11 +81,11 @@ the SDK and schedule --batch do.`,
 
 // quotaFlags are the limits of a quota.
 func quotaFlags(f *pflag.FlagSet, q *sdk.Quota) {
-	f.Var(rateValue{&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"}, "rate", "starts per second, such as 100 or 0.5, or none")
+	f.Var(rateLimit(&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"), "rate", "starts per second, such as 100 or 0.5, or none")
 	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
-	f.Var(concurrencyValue{&q.Concurrency, "concurrency"}, "concurrency", "tasks that run at once, or none")
-	f.Var(rateValue{&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
-	f.Var(recoveryValue{&q.Recovery}, "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
+	f.Var(countLimit(&q.Concurrency, quotaConcurrencyMax, "concurrency"), "concurrency", "tasks that run at once, or none")
+	f.Var(rateLimit(&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"), "admit", "tasks per second that may be scheduled, or none")
+	f.Var(countLimit(&q.Recovery, quotaRateMax, "recovery"), "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
 }
 
 // checkQuota refuses limits that do not go together; mark is what is before their names.
@@ -177,93 +177,4 @@ func countText(n int) string {
 		return ""
 	}
 	return strconv.Itoa(n)
-}
-
-// concurrencyValue is how many tasks run at once, or none, which is negative.
-type concurrencyValue struct {
-	count *int
-	flag  string
-}
-
-func (v concurrencyValue) String() string {
-	if v.count == nil || *v.count == 0 {
-		return ""
-	}
-	return strconv.Itoa(*v.count)
-}
-
-func (concurrencyValue) Type() string { return "count" }
-
-func (v concurrencyValue) Set(text string) error {
-	if text == noneWord {
-		*v.count = -1
-		return nil
-	}
-	count, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a count: want a whole number of tasks such as 20, or none", text)
-	case count == 0:
-		return fmt.Errorf("a quota of 0 is refused: kinesin gate pause stops starts, and --%s none takes the limit away", v.flag)
-	case count < 1 || count > quotaConcurrencyMax:
-		return fmt.Errorf("%s is out of range: want 1 to %d tasks, or none", text, quotaConcurrencyMax)
-	}
-	*v.count = count
-	return nil
-}
-
-// recoveryValue is a pace, or none, which is negative.
-type recoveryValue struct{ pace *int }
-
-func (v recoveryValue) String() string {
-	if v.pace == nil || *v.pace == 0 {
-		return ""
-	}
-	return strconv.Itoa(*v.pace)
-}
-
-func (recoveryValue) Type() string { return "int" }
-
-func (v recoveryValue) Set(text string) error {
-	if text == noneWord {
-		*v.pace = -1
-		return nil
-	}
-	if text == "0" {
-		return errors.New("a quota of 0 is refused: kinesin gate pause stops starts, and --recovery none takes the limit away")
-	}
-	return intValue{v.pace, 1, quotaRateMax}.Set(text)
-}
-
-// rateValue is a rate, or none, which is negative.
-type rateValue struct {
-	rate *float64
-	zero string // what to do instead of a rate of 0
-}
-
-func (v rateValue) String() string {
-	if v.rate == nil || *v.rate == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(*v.rate, 'f', -1, 64)
-}
-
-func (rateValue) Type() string { return "rate" }
-
-func (v rateValue) Set(text string) error {
-	if text == noneWord {
-		*v.rate = -1
-		return nil
-	}
-	rate, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a rate: want a number per second such as 100 or 0.5, or none", text)
-	case rate == 0:
-		return errors.New("a quota of 0 is refused: " + v.zero)
-	case !(rate >= quotaRateMin && rate <= quotaRateMax):
-		return fmt.Errorf("%s is out of range: want %v to %d per second, or none", text, quotaRateMin, quotaRateMax)
-	}
-	*v.rate = rate
-	return nil
 }

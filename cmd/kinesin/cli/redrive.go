@@ -15,8 +15,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	var payload newPayloadFlags
 	c := &cobra.Command{
 		Use: "redrive ID… | --lambda L --key K | {--where FILTER | --all} [--lambda L] [--force]\n" +
-			"  kinesin redrive {ID | --lambda L --key K} {--payload TEXT | --payload-file FILE} [--force]\n" +
-			"  kinesin redrive --dead-letters --lambda L [--priority P]",
+			"  kinesin redrive {ID | --lambda L --key K} {--payload TEXT | --payload-file FILE} [--force]",
 		Short: "Have ended tasks start anew",
 		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
 due TIME" for each, in order. Their attempts count anew; their history stays.
@@ -24,16 +23,13 @@ due TIME" for each, in order. Their attempts count anew; their history stays.
 Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
 is none with an ID.
 
-With --where it redrives the tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.
-
-With --dead-letters SQS moves the messages in the dead-letter queues of a deliver lambda back to its queues, each at least once,
-and goes on if this command ends.`,
+With --where it redrives the tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
 	c.Flags().BoolVar(&force, "force", false, "also tasks that ended as success or delivered")
 	payload.add(c)
-	return a.withDeadLetters(a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)
 		other, err := payload.read(a, c)
 		if err != nil {
@@ -51,5 +47,5 @@ and goes on if this command ends.`,
 		}
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
 		return a.printChanges(ids, all, err)
-	}), sdk.JobRedrive), deadLetterChangeFlags, a.changeDeadLetters(sdk.JobRedrive, (*sdk.Client).RedriveDeadLetters))
+	}), sdk.JobRedrive)
 }

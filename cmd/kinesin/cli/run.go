@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	}{
 		{"Tasks:", []*cobra.Command{
 			a.scheduleCommand(), a.getCommand(), a.listCommand(), a.countCommand(), a.waitCommand(), a.cancelCommand(), a.rescheduleCommand(), a.runNowCommand(),
-			a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(), a.jobCommand(),
+			a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(), a.jobCommand(), a.deadLetterCommand(),
 		}},
 		{"Lambdas and limits:", []*cobra.Command{a.lambdaCommand(), a.quotaCommand(), a.gateCommand(), a.objectiveCommand(), a.statsCommand(), a.applyCommand()}},
 		{"Crons, chains and groups:", []*cobra.Command{a.cronCommand(), a.chainCommand(), a.groupCommand()}},

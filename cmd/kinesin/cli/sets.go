@@ -428,14 +428,12 @@ docs/sets.md describes filters and jobs.`,
 }
 
 func (a *app) deleteCommand() *cobra.Command {
-	return a.withDeadLetters(a.setCommand(&cobra.Command{
-		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach] | --dead-letters --lambda L [--priority P]",
+	return a.setCommand(&cobra.Command{
+		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "Forget ended tasks",
 		Long: `Deletes the rows and payloads of the ended tasks that a filter selects, before their retention is over, by a job on the server.
 Their keys are free then. With DynamoDB or an inbound buffer, and of deliver lambdas, a row that may have to refuse a second start
-of its task is refused for the retention of its lambda or some minutes. docs/sets.md describes filters and jobs.
-
-With --dead-letters it deletes the messages in the SQS dead-letter queues of a deliver lambda.`,
+of its task is refused for the retention of its lambda or some minutes. docs/sets.md describes filters and jobs.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
-	}, sdk.JobDelete), []string{"dry-run", "pace"}, a.changeDeadLetters(sdk.JobDelete, (*sdk.Client).DeleteDeadLetters))
+	}, sdk.JobDelete)
 }

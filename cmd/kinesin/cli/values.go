@@ -350,3 +350,60 @@ func (v payloadText) Set(text string) error {
 	*v.text = text
 	return nil
 }
+
+const noneWord = "none"
+
+// limitValue is a flag with a limit between bounds, or none, which is negative.
+type limitValue[N int | float64] struct {
+	limit    *N
+	kind     string // what Type returns: rate
+	want     string // an example
+	min, max N
+	unit     string
+	zero     string // what to do instead of a limit of 0
+}
+
+// countLimit is a flag with a number of tasks.
+func countLimit(limit *int, most int, flag string) limitValue[int] {
+	return limitValue[int]{limit, "count", "a whole number of tasks such as 20", 1, most, " tasks", "kinesin gate pause stops starts, and --" + flag + " none takes the limit away"}
+}
+
+// rateLimit is a flag with a number of tasks per second.
+func rateLimit(limit *float64, zero string) limitValue[float64] {
+	return limitValue[float64]{limit, "rate", "a number per second such as 100 or 0.5", quotaRateMin, quotaRateMax, " per second", zero}
+}
+
+// shareLimit is a flag with a share of tasks.
+func shareLimit(limit *float64, low, top float64) limitValue[float64] {
+	return limitValue[float64]{limit, "share", "a number such as 0.2", low, top, "", ""}
+}
+
+func (v limitValue[N]) String() string {
+	if v.limit == nil || *v.limit == 0 {
+		return ""
+	}
+	return limitText(*v.limit)
+}
+
+func limitText[N int | float64](n N) string { return strconv.FormatFloat(float64(n), 'f', -1, 64) }
+
+func (v limitValue[N]) Type() string { return v.kind }
+
+func (v limitValue[N]) Set(text string) error {
+	if text == noneWord {
+		*v.limit = -1
+		return nil
+	}
+	given, err := strconv.ParseFloat(text, 64)
+	switch limit := N(given); {
+	case err != nil || float64(limit) != given:
+		return fmt.Errorf("%q is not a %s: want %s, or none", text, v.kind, v.want)
+	case limit == 0 && v.zero != "":
+		return errors.New("a quota of 0 is refused: " + v.zero)
+	case limit < v.min || limit > v.max:
+		return fmt.Errorf("%s is out of range: want %s to %s%s, or none", text, limitText(v.min), limitText(v.max), v.unit)
+	default:
+		*v.limit = limit
+	}
+	return nil
+}

@@ -135,7 +135,7 @@ locals {
           Action   = [for action in actions : "sqs:${action}"]
           Resource = aws_sqs_queue.inbound.arn
         } if length(actions) > 0],
-        # For `kinesin list|redrive|delete --dead-letters`: the dead-letter queues of deliver lambdas.
+        # For `kinesin dead-letter`: the dead-letter queues of deliver lambdas.
         [for actions in [may.dead] : {
           Sid      = "DeadLetters"
           Effect   = "Allow"
