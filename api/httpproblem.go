@@ -80,7 +80,7 @@ func HTTPProblemOf(p *kinesinv1.Problem) HTTPProblem {
 		after = retryAfterDefault
 	}
 	if after > 0 {
-		problem.RetryAfter = after.String()
+		problem.RetryAfter = string(AppendDuration(nil, after.Microseconds()))
 	}
 	return problem
 }

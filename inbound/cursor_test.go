@@ -20,10 +20,10 @@ func TestACursorIsOfOneList(t *testing.T) {
 			return f.List(f.ctx, &kinesinv1.ListRequest{Lambda: lambda, State: state, Limit: 1, Cursor: cursor})
 		}
 		first, err := page("mail", "", nil)
-		if err != nil || len(first.NextCursor) == 0 {
+		if err != nil || len(first.Next) == 0 {
 			t.Fatalf("%v, %v", first, err)
 		}
-		if next, err := page("mail", "", first.NextCursor); err != nil || len(next.Tasks) != 1 || next.Tasks[0].Id == first.Tasks[0].Id {
+		if next, err := page("mail", "", first.Next); err != nil || len(next.Tasks) != 1 || next.Tasks[0].Id == first.Tasks[0].Id {
 			t.Errorf("%v, %v", next, err)
 		}
 		position := fmt.Appendf(nil, `{"s":0,"p":1,"a":%d,"i":%q}`, first.Tasks[0].Due, f.idOf(first.Tasks[0].Id).String())
@@ -31,16 +31,16 @@ func TestACursorIsOfOneList(t *testing.T) {
 			lambda, state string
 			cursor        []byte
 		}{
-			"another lambda": {"pay", "", first.NextCursor},
-			"another state":  {"mail", "scheduled", first.NextCursor},
-			"cut":            {"mail", "", first.NextCursor[:10]},
+			"another lambda": {"pay", "", first.Next},
+			"another state":  {"mail", "scheduled", first.Next},
+			"cut":            {"mail", "", first.Next[:10]},
 			"no seal":        {"mail", "", position},
 			"no position":    {"mail", "", []byte(`{}`)},
 			"of a set":       {"mail", "", []byte(`{"n":1,"p":{"s":0}}`)},
-			"changed":        {"mail", "", bytes.Replace(first.NextCursor, []byte(`"n":`), []byte(`"n":1`), 1)},
+			"changed":        {"mail", "", bytes.Replace(first.Next, []byte(`"n":`), []byte(`"n":1`), 1)},
 		} {
 			_, err := page(c.lambda, c.state, c.cursor)
-			wantError(t, what, err, isInvalid, "next_cursor")
+			wantError(t, what, err, isInvalid, "next")
 		}
 	})
 }

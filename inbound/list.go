@@ -124,7 +124,7 @@ func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 		if err != nil {
 			return nil, err
 		}
-		response.NextCursor = l.Pages.Seal(l.name(), next)
+		response.Next = l.Pages.Seal(l.name(), next)
 	}
 	return response, nil
 }

@@ -66,7 +66,7 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 		if err != nil {
 			return nil, err
 		}
-		response.NextCursor = in.Pages.Seal(name, next)
+		response.Next = in.Pages.Seal(name, next)
 	}
 	return response, nil
 }

@@ -30,10 +30,10 @@ func (f *fixture) lists(r *kinesinv1.ListRequest, between func()) (all []*kinesi
 		if err != nil {
 			f.t.Fatalf("%v: %v", r, err)
 		}
-		if all = append(all, page.Tasks...); len(page.NextCursor) == 0 {
+		if all = append(all, page.Tasks...); len(page.Next) == 0 {
 			return all
 		}
-		if r.Cursor = page.NextCursor; between != nil {
+		if r.Cursor = page.Next; between != nil {
 			between()
 		}
 	}
@@ -275,7 +275,7 @@ func TestPagesOfTheNewestEndReadOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return fmt.Sprint(keysOf(r.Tasks)), r.NextCursor
+			return fmt.Sprint(keysOf(r.Tasks)), r.Next
 		}
 		first, cursor := page(nil, 5)
 		scans := f.rows.endedScans
@@ -350,7 +350,7 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 		f.as("*:*")
 		f.schedule(in(time.Hour), in(time.Hour))
 		first, err := f.List(f.ctx, &kinesinv1.ListRequest{Where: "state=scheduled", Limit: 1})
-		if err != nil || len(first.NextCursor) == 0 {
+		if err != nil || len(first.Next) == 0 {
 			t.Fatal(first, err)
 		}
 		for says, r := range map[string]*kinesinv1.ListRequest{
@@ -361,8 +361,8 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 			"want due":                            {Where: "state=scheduled", Order: "-ended"},
 			"limit -1":                            {Limit: -1},
 			"want one of":                         {State: "lost"},
-			"next_cursor of the page before":      {Where: "state=enqueued", Cursor: first.NextCursor},
-			"next_cursor of the page before,":     {Cursor: []byte(`{"n":1,"p":{}}`)},
+			"next of the page before":             {Where: "state=enqueued", Cursor: first.Next},
+			"next of the page before,":            {Cursor: []byte(`{"n":1,"p":{}}`)},
 		} {
 			_, err := f.List(f.ctx, r)
 			wantError(t, says, err, isInvalid, says)

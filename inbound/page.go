@@ -29,7 +29,7 @@ const (
 	dueSlack = time.Minute
 )
 
-var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
+var errCursor = refusal.Invalid("cursor: want next of the page before, with the same lambda and state")
 
 // section is the part of the store that holds the row of a listed task.
 type section uint8

@@ -176,7 +176,7 @@ func (f *fixture) list(state string, limit int32) (ids []string, pages int) {
 			}
 			ids = append(ids, v.Id)
 		}
-		if request.Cursor = response.NextCursor; len(request.Cursor) == 0 {
+		if request.Cursor = response.Next; len(request.Cursor) == 0 {
 			return ids, pages
 		}
 	}
@@ -240,10 +240,10 @@ func TestListRefusals(t *testing.T) {
 			"negative limit":  {&kinesinv1.ListRequest{Lambda: "mail", Limit: -1}, isInvalid, "1 to 1000"},
 			"limit too large": {&kinesinv1.ListRequest{Lambda: "mail", Limit: inbound.ListMax + 1}, isInvalid, "1 to 1000"},
 			"unknown state":   {&kinesinv1.ListRequest{Lambda: "mail", State: "happy"}, isInvalid, "retriable_failure"},
-			"no cursor":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte("x")}, isInvalid, "next_cursor"},
-			"section":         {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":2}`)}, isInvalid, "next_cursor"},
-			"partition":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"p":-1}`)}, isInvalid, "next_cursor"},
-			"driver's cursor": {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":1,"c":"eHl6"}`)}, isInvalid, "next_cursor"},
+			"no cursor":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte("x")}, isInvalid, "next"},
+			"section":         {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":2}`)}, isInvalid, "next"},
+			"partition":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"p":-1}`)}, isInvalid, "next"},
+			"driver's cursor": {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":1,"c":"eHl6"}`)}, isInvalid, "next"},
 		} {
 			_, err := f.List(f.ctx, c.request)
 			wantError(t, what, err, c.reason, c.word)
@@ -266,7 +266,7 @@ func TestListOfManyPartitionsHasABoundAndGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			found += len(response.Tasks)
-			request.Cursor = response.NextCursor
+			request.Cursor = response.Next
 		}
 		if found != 1 || calls > 60 {
 			t.Errorf("found %d with %d calls", found, calls)

@@ -102,7 +102,7 @@ func TestAListGoesOnWhileShardsGrow(t *testing.T) {
 			for _, v := range r.Tasks {
 				seen[v.Id]++
 			}
-			if cursor = r.NextCursor; page == 3 {
+			if cursor = r.Next; page == 3 {
 				f.grow(16)
 			}
 		}

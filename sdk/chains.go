@@ -221,7 +221,7 @@ func (c *Client) GetChain(ctx context.Context, id ID) (ChainInfo, error) {
 	if err != nil {
 		return ChainInfo{}, err
 	}
-	return ChainInfo{ID: ID(r.GetId()), State: r.GetState(), Root: chainTaskOf(r.GetRoot()), Tasks: int(r.GetTasks()), More: r.GetMore()}, nil
+	return ChainInfo{ID: ID(r.GetId()), State: r.GetState(), Root: chainTaskOf(r.GetRoot()), Tasks: int(r.GetCount()), More: r.GetMore()}, nil
 }
 
 // ChainChange is what became of a change of a chain.

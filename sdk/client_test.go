@@ -394,7 +394,7 @@ func TestListReadsPageByPage(t *testing.T) {
 			response.Tasks = append(response.Tasks, &kinesinv1.Task{Id: fmt.Sprint(len(r.Cursor)*700 + n), State: r.State})
 		}
 		if len(r.Cursor) < 2 {
-			response.NextCursor = make([]byte, len(r.Cursor)+1)
+			response.Next = make([]byte, len(r.Cursor)+1)
 		}
 		return response, nil
 	}

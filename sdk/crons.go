@@ -134,7 +134,7 @@ func (c *Client) setCron(ctx context.Context, what string, cron *Cron, dryRun bo
 		ManagedBy: cron.ManagedBy,
 	}})
 	set := cronOf(r.GetCron())
-	set.Warning = r.GetWarning()
+	set.Warning = r.GetCron().GetWarning()
 	return set, r.GetExisted(), err
 }
 

@@ -265,7 +265,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, erro
 				}
 			}
 			left -= len(response.Tasks)
-			request.Cursor = response.NextCursor
+			request.Cursor = response.Next
 			if len(request.Cursor) == 0 || q.Limit > 0 && left <= 0 {
 				return
 			}

@@ -686,7 +686,7 @@ func TestListAndDropOnTheEmbeddedStore(t *testing.T) {
 		for _, v := range response.Tasks {
 			got = append(got, v.Id)
 		}
-		request.Cursor = response.NextCursor
+		request.Cursor = response.Next
 	}
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("%d listed, want %d", len(got), len(want))

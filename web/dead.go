@@ -138,7 +138,7 @@ func (c *call) groupDead(b *deadBody) error {
 			g.First, g.Last = min(g.First, t.GetEnded()), max(g.Last, t.GetEnded())
 			b.Read++
 		}
-		if cursor = response.GetNextCursor(); len(cursor) == 0 {
+		if cursor = response.GetNext(); len(cursor) == 0 {
 			break
 		}
 	}

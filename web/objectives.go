@@ -147,5 +147,5 @@ func (c *call) heldKeys(l *kinesinv1.Lambda) (keys []*heldKey, more bool, err er
 	}
 	slices.SortStableFunc(keys, func(x, y *heldKey) int { return cmp.Compare(y.Count, x.Count) })
 	const shown = 20
-	return keys[:min(len(keys), shown)], len(response.GetNextCursor()) > 0 || len(keys) > shown, err
+	return keys[:min(len(keys), shown)], len(response.GetNext()) > 0 || len(keys) > shown, err
 }

@@ -108,7 +108,7 @@ func relatedParts(r *related) g.Node {
 			return section(
 				"chain", "Chain",
 				meta(
-					state(r.Chain.GetState()), text(" "+numberOf(r.Chain.GetTasks(), "task is there", "tasks are there")),
+					state(r.Chain.GetState()), text(" "+numberOf(r.Chain.GetCount(), "task is there", "tasks are there")),
 					text(either(r.Chain.GetMore(), "; only some are shown.", ".")),
 				),
 				h.Ol(h.Class("tree"), chainTask(r.Chain.GetRoot(), r.Self)),

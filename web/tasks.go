@@ -101,7 +101,7 @@ func showTasks(c *call) error {
 		return err
 	}
 	b.Tasks = response.GetTasks()
-	if next := response.GetNextCursor(); len(next) > 0 {
+	if next := response.GetNext(); len(next) > 0 {
 		b.Next = tasksPath(b.Q, b.Order, base64.RawURLEncoding.EncodeToString(next))
 	}
 	if len(cursor) > 0 {

@@ -64,7 +64,7 @@ func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.Li
 	if f.lists = append(f.lists, r.Order); f.many && r.MaxExamined > 0 {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "too many")
 	}
-	return &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{f.task()}, NextCursor: nil}, nil
+	return &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{f.task()}, Next: nil}, nil
 }
 
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {

@@ -227,10 +227,10 @@ func (x *GetChainRequest) GetId() string {
 
 type GetChainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // the id of its first task
 	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // "live", "paused" or "ended"
 	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`
-	Tasks         uint32                 `protobuf:"varint,4,opt,name=tasks,proto3" json:"tasks,omitempty"` // how many of its tasks are there, as far as shown
+	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"` // how many of its tasks are there, as far as shown
 	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`   // it has more tasks than are shown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -287,9 +287,9 @@ func (x *GetChainResponse) GetRoot() *ChainTask {
 	return nil
 }
 
-func (x *GetChainResponse) GetTasks() uint32 {
+func (x *GetChainResponse) GetCount() uint32 {
 	if x != nil {
-		return x.Tasks
+		return x.Count
 	}
 	return 0
 }
@@ -363,7 +363,7 @@ func (x *ControlChainRequest) GetStartBefore() int64 {
 
 type ControlChainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // the id of its first task
 	Changed       uint32                 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"` // tasks
 	Told          uint32                 `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`       // of cancel: tasks that run, and were told to stop
 	Left          uint32                 `protobuf:"varint,4,opt,name=left,proto3" json:"left,omitempty"`       // of cancel: tasks that it found and that run on, since else or finally leads to them
@@ -460,7 +460,7 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12)\n" +
 	"\x04root\x18\x03 \x01(\v2\x15.kinesin.v1.ChainTaskR\x04root\x12\x14\n" +
-	"\x05tasks\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\bR\x04more\"f\n" +
 	"\x13ControlChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +

@@ -25,34 +25,35 @@ const (
 type Cron struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Schedule      string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"` // five or six fields, @daily, "@every 90s" or an RRULE
-	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`         // an IANA name; empty: UTC
-	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`      // no nominal time before it; 0: no bound
-	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`          // no nominal time at or after it; 0: no bound
-	Jitter        int64                  `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	Gap           string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                              // "shift" (default) or "skip"
-	Fold          string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                            // "first" (default) or "both"
-	Overlap       string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
-	CatchUp       string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                      // "last" (default), "none" or "all"
-	CatchUpMax    uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`          // of "all"; 0: 1,000
-	CatchUpWithin int64                  `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"` // of "all"; 0: a day
-	FailuresMax   uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`         // so many failed occurrences in a row pause the cron; 0: none does
-	Priority      string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                   // empty: the lambda's default
-	Collection    string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`
-	Tags          map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Payload       []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                      // "{{nominal}}" in it becomes the nominal time
-	ManagedBy     string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                        // a managed lambda; cannot change
+	Schedule      string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                                                    // five or six fields, @daily, "@every 90s" or an RRULE
+	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                                                            // an IANA name; empty: UTC
+	Start         int64                  `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`                                                                         // no nominal time before it; 0: no bound
+	End           int64                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`                                                                             // no nominal time at or after it; 0: no bound
+	Jitter        int64                  `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`                                                                       // an occurrence is due later by less than this; at most 24h, in milliseconds
+	Gap           string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                              // "shift" (default) or "skip"
+	Fold          string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                            // "first" (default) or "both"
+	Overlap       string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
+	CatchUp       string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                                      // "last" (default), "none" or "all"
+	CatchUpMax    uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                                          // of "all"; 0: 1,000
+	CatchUpWithin int64                  `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"`                                 // of "all"; 0: a day
+	FailuresMax   uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                                         // so many failed occurrences in a row pause the cron; 0: none does
+	Priority      string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // empty: the lambda's default
+	Collection    string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // of its tasks
+	Tags          map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of its tasks
+	Payload       []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                                                                     // "{{nominal}}" in it becomes the nominal time
+	ManagedBy     string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`                                                // name of the declared set that it is of; empty: none
 	// Set by the server.
 	Revision      uint64     `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
-	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"`
+	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"` // rises with each change
 	Created       int64      `protobuf:"varint,21,opt,name=created,proto3" json:"created,omitempty"`
-	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // an identity
 	Updated       int64      `protobuf:"varint,23,opt,name=updated,proto3" json:"updated,omitempty"`
-	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`               // an identity
 	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                        // absent: it is not paused
 	Next          []int64    `protobuf:"varint,26,rep,packed,name=next,proto3" json:"next,omitempty"`                                  // nominal times to come, at most 5; none while it is paused
 	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                            // the lambda's registration made it, and it alone changes and deletes it
+	Warning       string     `protobuf:"bytes,410,opt,name=warning,proto3" json:"warning,omitempty"`                                   // in the answer to SetCron alone: what its author may not have meant, such as six fields, the first of which is seconds
 	LambdaDeleted bool       `protobuf:"varint,420,opt,name=lambda_deleted,json=lambdaDeleted,proto3" json:"lambda_deleted,omitempty"` // it fires no more, and can only be deleted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -284,6 +285,13 @@ func (x *Cron) GetRegistered() bool {
 	return false
 }
 
+func (x *Cron) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
+}
+
 func (x *Cron) GetLambdaDeleted() bool {
 	if x != nil {
 		return x.LambdaDeleted
@@ -414,8 +422,7 @@ func (x *SetCronRequest) GetDryRun() bool {
 type SetCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`  // it was there with the same settings
-	Warning       string                 `protobuf:"bytes,410,opt,name=warning,proto3" json:"warning,omitempty"` // says what its author may not have meant: the first of six fields is seconds
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,13 +469,6 @@ func (x *SetCronResponse) GetExisted() bool {
 		return x.Existed
 	}
 	return false
-}
-
-func (x *SetCronResponse) GetWarning() string {
-	if x != nil {
-		return x.Warning
-	}
-	return ""
 }
 
 type GetCronRequest struct {
@@ -938,10 +938,10 @@ func (x *RunCronResponse) GetId() string {
 type BackfillCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`     // nominal times before it
-	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"` // tasks per second; 0: the recovery quota of the lambda, or no limit
-	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`                           // nominal times from here on
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`                               // nominal times before it
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                           // tasks per second; 0: the recovery quota of the lambda, or no limit
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only count
 	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`                             // allows more than 100,000 occurrences
 	RequestId     []byte                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
 	unknownFields protoimpl.UnknownFields
@@ -1376,7 +1376,7 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xaa\a\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xfb\a\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -1401,21 +1401,22 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryR\x04tags\x12\x1e\n" +
 	"\apayload\x18\x12 \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1d\n" +
 	"\n" +
-	"managed_by\x18< \x01(\tR\tmanagedBy\x12\x1a\n" +
-	"\brevision\x18\x13 \x01(\x04R\brevision\x12\x18\n" +
-	"\aversion\x18\x14 \x01(\x04R\aversion\x12\x1e\n" +
-	"\acreated\x18\x15 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1d\n" +
+	"managed_by\x18< \x01(\tR\tmanagedBy\x12 \n" +
+	"\brevision\x18\x13 \x01(\x04B\x04\xc8\xf3\x18\x01R\brevision\x12\x18\n" +
+	"\aversion\x18\x14 \x01(\x04R\aversion\x12\"\n" +
+	"\acreated\x18\x15 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12#\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12\x1e\n" +
-	"\aupdated\x18\x17 \x01(\x03B\x04\xc0\xf3\x18\x01R\aupdated\x12\x1d\n" +
+	"created_by\x18\x16 \x01(\tB\x04\xc8\xf3\x18\x01R\tcreatedBy\x12\"\n" +
+	"\aupdated\x18\x17 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\aupdated\x12#\n" +
 	"\n" +
-	"updated_by\x18\x18 \x01(\tR\tupdatedBy\x12+\n" +
-	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseR\x05pause\x12\x18\n" +
-	"\x04next\x18\x1a \x03(\x03B\x04\xc0\xf3\x18\x01R\x04next\x12\x1f\n" +
+	"updated_by\x18\x18 \x01(\tB\x04\xc8\xf3\x18\x01R\tupdatedBy\x121\n" +
+	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseB\x04\xc8\xf3\x18\x01R\x05pause\x12\x1c\n" +
+	"\x04next\x18\x1a \x03(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\x04next\x12%\n" +
 	"\n" +
-	"registered\x18\xf0\x01 \x01(\bR\n" +
-	"registered\x12&\n" +
-	"\x0elambda_deleted\x18\xa4\x03 \x01(\bR\rlambdaDeleted\x1a7\n" +
+	"registered\x18\xf0\x01 \x01(\bB\x04\xc8\xf3\x18\x01R\n" +
+	"registered\x12\x1f\n" +
+	"\awarning\x18\x9a\x03 \x01(\tB\x04\xc8\xf3\x18\x01R\awarning\x12,\n" +
+	"\x0elambda_deleted\x18\xa4\x03 \x01(\bB\x04\xc8\xf3\x18\x01R\rlambdaDeleted\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
@@ -1426,11 +1427,10 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\"O\n" +
 	"\x0eSetCronRequest\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"l\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"Q\n" +
 	"\x0fSetCronResponse\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\x12\x19\n" +
-	"\awarning\x18\x9a\x03 \x01(\tR\awarning\"$\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"$\n" +
 	"\x0eGetCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
 	"\x0fGetCronResponse\x12$\n" +

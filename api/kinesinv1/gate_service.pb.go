@@ -24,7 +24,7 @@ const (
 // Gate keeps the tasks that it selects from starting. Rows in flight stay watched, and expiry still holds.
 type Gate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // a number; not of a dry run
 	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // "pause" or "drop"
 	Lambda        string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
 	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // at most one of priority, collection and tag; none: all tasks of the lambda
@@ -190,8 +190,8 @@ type GateCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Now           int64                  `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`                           // tasks that are due and that it holds, or would
 	NextHour      int64                  `protobuf:"varint,2,opt,name=next_hour,json=nextHour,proto3" json:"next_hour,omitempty"` // tasks that come due within an hour
-	Exact         bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`
-	Sent          int64                  `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"` // of a deliver lambda: tasks that are on SQS already, which no gate holds; -1: not known
+	Exact         bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                       // they were counted, not estimated
+	Sent          int64                  `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`                         // of a deliver lambda: tasks that are on SQS already, which no gate holds; -1: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,9 +643,9 @@ var File_kinesin_v1_gate_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/gate_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xa3\x03\n" +
-	"\x04Gate\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xd5\x03\n" +
+	"\x04Gate\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\tB\x04\xc8\xf3\x18\x01R\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
 	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
@@ -653,17 +653,17 @@ const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"collection\x18\x05 \x01(\tR\n" +
 	"collection\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
-	"\x05owner\x18\b \x01(\tR\x05owner\x12\x1e\n" +
-	"\acreated\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1a\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1a\n" +
+	"\x05owner\x18\b \x01(\tB\x04\xc8\xf3\x18\x01R\x05owner\x12\"\n" +
+	"\acreated\x18\t \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12\x1a\n" +
 	"\x05until\x18\n" +
-	" \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x14\n" +
-	"\x05state\x18\v \x01(\tR\x05state\x12\x12\n" +
-	"\x04pace\x18\f \x01(\rR\x04pace\x12\x1a\n" +
-	"\x05ended\x18\r \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x19\n" +
-	"\bended_by\x18\x0e \x01(\tR\aendedBy\x12.\n" +
-	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsR\x06counts\x12\x12\n" +
-	"\x04note\x18\x10 \x01(\tR\x04note\"w\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x1a\n" +
+	"\x05state\x18\v \x01(\tB\x04\xc8\xf3\x18\x01R\x05state\x12\x18\n" +
+	"\x04pace\x18\f \x01(\rB\x04\xc8\xf3\x18\x01R\x04pace\x12\x1e\n" +
+	"\x05ended\x18\r \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\x05ended\x12\x1f\n" +
+	"\bended_by\x18\x0e \x01(\tB\x04\xc8\xf3\x18\x01R\aendedBy\x124\n" +
+	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsB\x04\xc8\xf3\x18\x01R\x06counts\x12\x18\n" +
+	"\x04note\x18\x10 \x01(\tB\x04\xc8\xf3\x18\x01R\x04note\"w\n" +
 	"\n" +
 	"GateCounts\x12\x16\n" +
 	"\x03now\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x03R\x03now\x12!\n" +

@@ -30,9 +30,9 @@ type Group struct {
 	Members uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"`
 	// The first members, so many, were counted by their state.
 	Counted       uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
-	Counts        map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Counts        map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members by state
 	Created       int64             `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
-	CreatedBy     string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedBy     string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`         // an identity
 	Expires       int64             `protobuf:"varint,10,opt,name=expires,proto3" json:"expires,omitempty"`                            // when it expires if it is not done
 	Completed     int64             `protobuf:"varint,11,opt,name=completed,proto3" json:"completed,omitempty"`                        // when the last member was seen to have ended, or the group expired
 	FollowUp      string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`           // id of the task that followed
@@ -257,15 +257,15 @@ func (x *GroupFollowUp) GetProblem() string {
 
 type CreateGroupRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
-	Then      *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`
-	Else      *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`
+	Then      *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`                            // a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded
+	Else      *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`                            // a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled
 	Expires   int64                  `protobuf:"varint,3,opt,name=expires,proto3" json:"expires,omitempty"`                     // 0: 30 days from now
 	RequestId []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
 	// With else or finally, then follows only if all members succeeded; without, it follows however they ended. At most
 	// 100 tasks in all.
 	MoreThen      []*ScheduleItem `protobuf:"bytes,220,rep,name=more_then,json=moreThen,proto3" json:"more_then,omitempty"`
 	MoreElse      []*ScheduleItem `protobuf:"bytes,221,rep,name=more_else,json=moreElse,proto3" json:"more_else,omitempty"`
-	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`
+	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"` // a task or tasks that follow however the group ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -365,10 +365,10 @@ func (x *JobRefusal) GetText() string {
 
 type CreateJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
-	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
-	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows a filter that is empty or may match all
-	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                         // cancel, redrive, reschedule, expire or delete
+	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`                           // a filter expression
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`                              // allows a filter that is empty or may match all
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`          // only count, and show a sample
 	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                            // tasks per second; 0: as fast as the store allows
 	By            int64                  `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`                                // of reschedule: added to each due time; may be negative
 	Spread        int64                  `protobuf:"varint,7,opt,name=spread,proto3" json:"spread,omitempty"`                        // of reschedule: due times evenly over this long from now

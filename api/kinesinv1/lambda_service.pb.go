@@ -24,14 +24,14 @@ const (
 type Lambda struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
-	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
-	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; new ones are used from shards_from on
+	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`             // "managed" or "deliver"
+	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"` // highest first; cannot change
+	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`        // partitions of each priority; new ones are used from shards_from on
 	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	Timeout             int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout             int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"` // of one attempt
 	BackoffMin          int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	BackoffMax          int64                  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
-	Retention           int64                  `protobuf:"varint,9,opt,name=retention,proto3" json:"retention,omitempty"`
+	Retention           int64                  `protobuf:"varint,9,opt,name=retention,proto3" json:"retention,omitempty"` // how long ended tasks are kept
 	Created             int64                  `protobuf:"varint,10,opt,name=created,proto3" json:"created,omitempty"`
 	Version             uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	Deleting            bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
@@ -49,8 +49,8 @@ type Lambda struct {
 	// How many tasks of one limit key run at once, and how many start per second; 0: any number. An update with a
 	// negative value takes the limit away.
 	LimitKeyConcurrency int32        `protobuf:"varint,21,opt,name=limit_key_concurrency,json=limitKeyConcurrency,proto3" json:"limit_key_concurrency,omitempty"`
-	LimitKeyRate        float64      `protobuf:"fixed64,22,opt,name=limit_key_rate,json=limitKeyRate,proto3" json:"limit_key_rate,omitempty"`
-	Live                *LambdaStats `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"` // only in the answer to a GetLambda that asks for it
+	LimitKeyRate        float64      `protobuf:"fixed64,22,opt,name=limit_key_rate,json=limitKeyRate,proto3" json:"limit_key_rate,omitempty"` // how many tasks of one limit key start per second; any number when not set; -1 takes the limit away
+	Live                *LambdaStats `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"`                                         // only in the answer to a GetLambda that asks for it
 	// How many retries may start for each first start of a task, 0.01 to 10; 0: any number. In an update 0 changes
 	// nothing, and a negative one takes it away.
 	RetryShare    float64  `protobuf:"fixed64,25,opt,name=retry_share,json=retryShare,proto3" json:"retry_share,omitempty"`
@@ -802,7 +802,7 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xf1\a\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\x9d\b\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -816,25 +816,25 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"backoffMin\x12%\n" +
 	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
 	"backoffMax\x12\"\n" +
-	"\tretention\x18\t \x01(\x03B\x04\xc0\xf3\x18\x02R\tretention\x12\x1e\n" +
+	"\tretention\x18\t \x01(\x03B\x04\xc0\xf3\x18\x02R\tretention\x12\"\n" +
 	"\acreated\x18\n" +
-	" \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x18\n" +
-	"\aversion\x18\v \x01(\x04R\aversion\x12\x1a\n" +
-	"\bdeleting\x18\f \x01(\bR\bdeleting\x12\x1e\n" +
+	" \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\aversion\x18\v \x01(\x04B\x04\xc8\xf3\x18\x01R\aversion\x12 \n" +
+	"\bdeleting\x18\f \x01(\bB\x04\xc8\xf3\x18\x01R\bdeleting\x12$\n" +
 	"\n" +
-	"registered\x18\r \x01(\bR\n" +
-	"registered\x12\x1c\n" +
-	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
-	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12%\n" +
-	"\vshards_from\x18\x10 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
+	"registered\x18\r \x01(\bB\x04\xc8\xf3\x18\x01R\n" +
+	"registered\x12\"\n" +
+	"\twithdrawn\x18\x0e \x01(\bB\x04\xc8\xf3\x18\x01R\twithdrawn\x127\n" +
+	"\x14registration_refused\x18\x0f \x01(\tB\x04\xc8\xf3\x18\x01R\x13registrationRefused\x12)\n" +
+	"\vshards_from\x18\x10 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\n" +
 	"shardsFrom\x12)\n" +
 	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\fkeyRetention\x12!\n" +
 	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12'\n" +
 	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\vstartWithin\x12R\n" +
 	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
-	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x12+\n" +
-	"\x04live\x18\x1c \x01(\v2\x17.kinesin.v1.LambdaStatsR\x04live\x12\x1f\n" +
+	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x121\n" +
+	"\x04live\x18\x1c \x01(\v2\x17.kinesin.v1.LambdaStatsB\x04\xc8\xf3\x18\x01R\x04live\x12\x1f\n" +
 	"\vretry_share\x18\x19 \x01(\x01R\n" +
 	"retryShare\x12-\n" +
 	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +

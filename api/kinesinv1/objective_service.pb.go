@@ -280,8 +280,8 @@ func (x *Burn) GetStarted() int64 {
 type SetObjectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`
-	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`
+	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`                         // how late a task may start, 1ms to 24h
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                  // percentage of tasks that start in time, above 0 and below 100
 	Window        int64                  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`                         // 0: 30 days
 	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
@@ -583,9 +583,9 @@ const file_kinesin_v1_objective_service_proto_rawDesc = "" +
 	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1f\n" +
 	"\n" +
 	"registered\x18\xf1\x01 \x01(\bR\n" +
-	"registered\"\x86\x02\n" +
-	"\x0fObjectiveStatus\x123\n" +
-	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\x12\x1e\n" +
+	"registered\"\x8c\x02\n" +
+	"\x0fObjectiveStatus\x129\n" +
+	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveB\x04\xd0\xf3\x18\x01R\tobjective\x12\x1e\n" +
 	"\astarted\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\astarted\x12\x18\n" +
 	"\x04good\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\x04good\x12\x1a\n" +
 	"\battained\x18\x04 \x01(\x01R\battained\x12\x1f\n" +

@@ -90,12 +90,32 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51000,opt,name=kind,enum=kinesin.v1.Kind",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51001,
+		Name:          "kinesin.v1.read_only",
+		Tag:           "varint,51001,opt,name=read_only",
+		Filename:      "kinesin/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51002,
+		Name:          "kinesin.v1.inline",
+		Tag:           "varint,51002,opt,name=inline",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
 	// optional kinesin.v1.Kind kind = 51000;
 	E_Kind = &file_kinesin_v1_options_proto_extTypes[0] // each field of type int64 has one
+	// optional bool read_only = 51001;
+	E_ReadOnly = &file_kinesin_v1_options_proto_extTypes[1] // the server alone sets it: no request has it
+	// optional bool inline = 51002;
+	E_Inline = &file_kinesin_v1_options_proto_extTypes[2] // in JSON the fields of this message are in the object around it
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -112,7 +132,9 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"KIND_COUNT\x10\x03\x12\f\n" +
 	"\bKIND_HEX\x10\x04\x12\x10\n" +
 	"\fKIND_PAYLOAD\x10\x05:E\n" +
-	"\x04kind\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x8e\x03 \x01(\x0e2\x10.kinesin.v1.KindR\x04kindB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x04kind\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x8e\x03 \x01(\x0e2\x10.kinesin.v1.KindR\x04kind:<\n" +
+	"\tread_only\x12\x1d.google.protobuf.FieldOptions\x18\xb9\x8e\x03 \x01(\bR\breadOnly:7\n" +
+	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inlineB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -133,11 +155,13 @@ var file_kinesin_v1_options_proto_goTypes = []any{
 }
 var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1, // 0: kinesin.v1.kind:extendee -> google.protobuf.FieldOptions
-	0, // 1: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	1, // [1:2] is the sub-list for extension type_name
-	0, // [0:1] is the sub-list for extension extendee
+	1, // 1: kinesin.v1.read_only:extendee -> google.protobuf.FieldOptions
+	1, // 2: kinesin.v1.inline:extendee -> google.protobuf.FieldOptions
+	0, // 3: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	3, // [3:4] is the sub-list for extension type_name
+	0, // [0:3] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -153,7 +177,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 1,
+			NumExtensions: 3,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

@@ -157,14 +157,14 @@ func (x *Quota) GetRegistered() bool {
 type SetQuotaRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`
-	Identity string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	Priority string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // whose starts rate bounds; when not set, those of all priorities together
+	Identity string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; when not set, those of all identities together
 	// Fields that are absent stay as they are; 0 takes the limit away.
 	Rate          *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	Burst         *uint32  `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`
-	Concurrency   *uint32  `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`
-	Recovery      *uint32  `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`
+	Burst         *uint32  `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`                     // starts at once after a pause; 0: what the rate gives in 100 ms
+	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`                    // tasks per second that may be scheduled; 0: no limit
+	Concurrency   *uint32  `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`         // tasks that run at once, those that wait in a queue for a worker included; 0: no limit
+	Recovery      *uint32  `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`               // tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit
 	ManagedBy     string   `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -254,7 +254,7 @@ type ScheduleItem struct {
 	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
 	// When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
 	Due        int64  `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"`
-	Delay      int64  `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay      int64  `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`      // when to start, from now; instead of due
 	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // empty: "normal" where the lambda has it, else its middle class
 	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
 	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"` // idempotency key: same lambda and key, same task
@@ -264,7 +264,7 @@ type ScheduleItem struct {
 	RequestId   []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // 0: the lambda's
 	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,proto3" json:"timeout,omitempty"`                           // 0: the lambda's
-	BackoffMin  int64  `protobuf:"varint,11,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
+	BackoffMin  int64  `protobuf:"varint,11,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`   // the least pause between attempts; set both or none
 	BackoffMax  int64  `protobuf:"varint,12,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
 	// When the key is held: "keep" (also empty), "replace" or "reject". For "replace" no task that has ended
@@ -279,8 +279,8 @@ type ScheduleItem struct {
 	// follow-up has no request_id; on_conflict is "keep" or "replace", for which a task that lives keeps the
 	// key; its delay counts from the end of the task before it.
 	Then          []*ScheduleItem `protobuf:"bytes,40,rep,name=then,proto3" json:"then,omitempty"`
-	Else          []*ScheduleItem `protobuf:"bytes,41,rep,name=else,proto3" json:"else,omitempty"`
-	Finally       []*ScheduleItem `protobuf:"bytes,42,rep,name=finally,proto3" json:"finally,omitempty"`
+	Else          []*ScheduleItem `protobuf:"bytes,41,rep,name=else,proto3" json:"else,omitempty"`                             // tasks that follow any other end
+	Finally       []*ScheduleItem `protobuf:"bytes,42,rep,name=finally,proto3" json:"finally,omitempty"`                       // tasks that follow any end
 	LambdaRef     uint32          `protobuf:"varint,43,opt,name=lambda_ref,json=lambdaRef,proto3" json:"lambda_ref,omitempty"` // set by the server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -851,8 +851,8 @@ type Task struct {
 	Due             int64                  `protobuf:"varint,7,opt,name=due,proto3" json:"due,omitempty"`
 	Created         int64                  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
 	Enqueued        int64                  `protobuf:"varint,9,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
-	Started         int64                  `protobuf:"varint,10,opt,name=started,proto3" json:"started,omitempty"` // first start
-	Ended           int64                  `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
+	Started         int64                  `protobuf:"varint,10,opt,name=started,proto3" json:"started,omitempty"`   // first start
+	Ended           int64                  `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`       // when it ended; a task without it has not ended
 	Next            int64                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`         // its next wake-up
 	Attempt         uint32                 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`   // fencing number of the newest attempt
 	Failures        uint32                 `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"` // attempts that count against max_attempts
@@ -864,7 +864,7 @@ type Task struct {
 	Attempts        []*Attempt             `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Payload         []byte                 `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"` // only with GetRequest.with_payload
 	PayloadBytes    int64                  `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
-	Seq             uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq             uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"` // rises with each change; the ETag
 	Traceparent     string                 `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	Tags            map[string]string      `protobuf:"bytes,25,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	StartBefore     int64                  `protobuf:"varint,26,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // 0: it may start at any time
@@ -872,12 +872,12 @@ type Task struct {
 	ResultBytes     int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
 	Blob            *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
 	WaitsFor        *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
-	LimitKey        string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
-	Occurrence      *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
-	Chain           *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`           // absent: it is in no chain
-	Member          *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
-	Group           *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
-	Timeout         int64                  `protobuf:"varint,420,opt,name=timeout,proto3" json:"timeout,omitempty"`     // of its own, as are the next two; 0: its lambda's
+	LimitKey        string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key
+	Occurrence      *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`             // absent: no cron has scheduled it
+	Chain           *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`                       // absent: it is in no chain
+	Member          *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                     // absent: it is no member of a group
+	Group           *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                       // absent: it does not follow after a group
+	Timeout         int64                  `protobuf:"varint,420,opt,name=timeout,proto3" json:"timeout,omitempty"`                 // of its own, as are the next two; 0: its lambda's
 	BackoffMin      int64                  `protobuf:"varint,421,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	BackoffMax      int64                  `protobuf:"varint,422,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1538,7 +1538,7 @@ func (x *GetResponse) GetResults() []*GetResult {
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	NextCursor    []byte                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"` // empty after the last page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // cursor of the next page; empty after the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1580,9 +1580,9 @@ func (x *ListResponse) GetTasks() []*Task {
 	return nil
 }
 
-func (x *ListResponse) GetNextCursor() []byte {
+func (x *ListResponse) GetNext() []byte {
 	if x != nil {
-		return x.NextCursor
+		return x.Next
 	}
 	return nil
 }
@@ -1772,7 +1772,7 @@ func (x *Envelope) GetTries() uint32 {
 // GroupMember says which member of a group a task is.
 type GroupMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // the id of the group
 	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1913,7 +1913,7 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x04Blob\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x02id\x12\x1a\n" +
 	"\x05bytes\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x1c\n" +
-	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\xcd\x06\n" +
+	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\xd3\x06\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x16\n" +
 	"\x03due\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
@@ -1942,9 +1942,9 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x12,\n" +
 	"\x04then\x18( \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
 	"\x04else\x18) \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
-	"\afinally\x18* \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\x12\x1d\n" +
+	"\afinally\x18* \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\x12#\n" +
 	"\n" +
-	"lambda_ref\x18+ \x01(\rR\tlambdaRef\x1a7\n" +
+	"lambda_ref\x18+ \x01(\rB\x04\xc8\xf3\x18\x01R\tlambdaRef\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"|\n" +
@@ -2051,11 +2051,10 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x10.kinesin.v1.TaskR\x04task\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\">\n" +
 	"\vGetResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"W\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"J\n" +
 	"\fListResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x1f\n" +
-	"\vnext_cursor\x18\x02 \x01(\fR\n" +
-	"nextCursor\"b\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"b\n" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
 	"\x04wait\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\x12'\n" +

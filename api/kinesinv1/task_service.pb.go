@@ -374,16 +374,16 @@ type TaskUpdate struct {
 	Key         *TaskKey               `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                   // instead of id
 	IfSeq       uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // only if the task is at this seq; 0: at any
 	Payload     []byte                 `protobuf:"bytes,4,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
-	MaxAttempts uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	Timeout     int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	BackoffMin  int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
+	MaxAttempts uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // attempts before it is dead
+	Timeout     int64                  `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`                            // of one attempt
+	BackoffMin  int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`    // the least pause between attempts; set both or none
 	BackoffMax  int64                  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
-	StartBefore int64                  `protobuf:"varint,9,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"`
-	Blob        *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`         // instead of payload
-	Priority    string                 `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"` // one of the lambda's
+	StartBefore int64                  `protobuf:"varint,9,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
+	Blob        *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                  // instead of payload
+	Priority    string                 `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                          // one of the lambda's
 	// When to start, as in RescheduleRequest; neither: the time does not change.
 	Due           int64 `protobuf:"varint,12,opt,name=due,proto3" json:"due,omitempty"`
-	Delay         int64 `protobuf:"varint,13,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay         int64 `protobuf:"varint,13,opt,name=delay,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,8 +650,9 @@ type ChangeResult struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // after the change, or as it was found if there is a problem
 	Due           int64                  `protobuf:"varint,3,opt,name=due,proto3" json:"due,omitempty"`
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`        // rises with each change; the ETag
 	Problem       *Problem               `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
+	Note          string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`       // over HTTP: says that a due time in the past was taken for now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -719,6 +720,13 @@ func (x *ChangeResult) GetProblem() *Problem {
 		return x.Problem
 	}
 	return nil
+}
+
+func (x *ChangeResult) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 type ChangeResponse struct {
@@ -820,7 +828,7 @@ func (x *CountRequest) GetExact() bool {
 type CountResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`       // the tasks were counted, not estimated
 	Examined      int64                  `protobuf:"varint,3,opt,name=examined,proto3" json:"examined,omitempty"` // rows that were read for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1744,13 +1752,14 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\fB\x04\xc0\xf3\x18\x04R\trequestIdB\n" +
 	"\n" +
-	"\b_payload\"\x8d\x01\n" +
+	"\b_payload\"\xa1\x01\n" +
 	"\fChangeResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
 	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12-\n" +
-	"\aproblem\x18\x05 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"D\n" +
+	"\aproblem\x18\x05 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\"D\n" +
 	"\x0eChangeResponse\x122\n" +
 	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.ChangeResultR\aresults\":\n" +
 	"\fCountRequest\x12\x14\n" +

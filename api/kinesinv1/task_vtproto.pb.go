@@ -1396,10 +1396,10 @@ func (m *ListResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.NextCursor) > 0 {
-		i -= len(m.NextCursor)
-		copy(dAtA[i:], m.NextCursor)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.NextCursor)))
+	if len(m.Next) > 0 {
+		i -= len(m.Next)
+		copy(dAtA[i:], m.Next)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Next)))
 		i--
 		dAtA[i] = 0x12
 	}
@@ -2281,7 +2281,7 @@ func (m *ListResponse) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	l = len(m.NextCursor)
+	l = len(m.Next)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
@@ -6283,7 +6283,7 @@ func (m *ListResponse) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 2:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field NextCursor", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Next", wireType)
 			}
 			var byteLen int
 			for shift := uint(0); ; shift += 7 {
@@ -6310,9 +6310,9 @@ func (m *ListResponse) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.NextCursor = append(m.NextCursor[:0], dAtA[iNdEx:postIndex]...)
-			if m.NextCursor == nil {
-				m.NextCursor = []byte{}
+			m.Next = append(m.Next[:0], dAtA[iNdEx:postIndex]...)
+			if m.Next == nil {
+				m.Next = []byte{}
 			}
 			iNdEx = postIndex
 		default:

@@ -643,8 +643,8 @@ type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"` // success, retriable_failure, fatal_failure, snoozed, released, cancelled
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // success, retriable_failure, fatal_failure, snoozed, released, cancelled
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // of a failure, for people
 	Started       int64                  `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
 	Delay         int64                  `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
 	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`    // of a success: a value that is kept with the task; at most 32 KiB
@@ -882,7 +882,7 @@ type Claimed struct {
 	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`
 	Due         int64                  `protobuf:"varint,11,opt,name=due,proto3" json:"due,omitempty"`
 	Created     int64                  `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
-	Timeout     int64                  `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout     int64                  `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
 	Payload     []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
 	Hold        int64             `protobuf:"varint,15,opt,name=hold,proto3" json:"hold,omitempty"`
@@ -1239,9 +1239,9 @@ func (x *WorkResponse) GetNext() int64 {
 type ClaimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	Wait          int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"` // at most 60 s
+	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // of those that it registered for
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`    // 1 when not set; at most 1000
+	Wait          int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`      // at most 60 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1500,7 +1500,7 @@ type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cancels       []*Held                `protobuf:"bytes,1,rep,name=cancels,proto3" json:"cancels,omitempty"` // stop these attempts: cancel was requested
 	Fenced        []*Held                `protobuf:"bytes,2,rep,name=fenced,proto3" json:"fenced,omitempty"`   // stop these attempts: they no longer own their tasks
-	Now           int64                  `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
+	Now           int64                  `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`        // the time of the server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

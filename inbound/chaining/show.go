@@ -48,7 +48,7 @@ func (s *Service) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*
 		return nil, refusal.Wire(err)
 	}
 	first.each(func(n *node) {
-		response.Tasks++
+		response.Count++
 		switch {
 		case n.row.State.IsEnd():
 		case n.row.Chain != nil && n.row.Chain.Paused:

@@ -472,8 +472,8 @@ func TestSixFieldsAreSaid(t *testing.T) {
 		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) {
 			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(want)), schedule, ""
 		})})
-		if err != nil || !strings.Contains(r.GetWarning(), want) || (want == "") != (r.GetWarning() == "") {
-			t.Errorf("%s: %v, %q", schedule, err, r.GetWarning())
+		if err != nil || !strings.Contains(r.GetCron().GetWarning(), want) || (want == "") != (r.GetCron().GetWarning() == "") {
+			t.Errorf("%s: %v, %q", schedule, err, r.GetCron().GetWarning())
 		}
 	}
 }

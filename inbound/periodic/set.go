@@ -90,7 +90,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 func (s *Service) answer(c *crons.Cron, existed bool) (*kinesinv1.SetCronResponse, error) {
 	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}
 	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
-		response.Warning = schedule.Note(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
+		response.Cron.Warning = schedule.Note(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
 	}
 	return response, nil
 }

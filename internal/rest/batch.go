@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -23,10 +25,23 @@ const (
 
 // batchLine is the result of a line: a task that is durable, or a problem.
 type batchLine struct {
-	*scheduled
+	done    *kinesinv1.ScheduleResult
+	index   *uint32 // of a member of a group
+	problem *api.HTTPProblem
+}
 
-	Index   *uint32          `json:"index,omitempty" jsonschema:"of a member of a group"`
-	Problem *api.HTTPProblem `json:"problem,omitempty"`
+// append appends the line in JSON, with a line feed.
+func (l *batchLine) append(dst []byte) []byte {
+	if l.problem != nil {
+		dst = append(jsonform.AppendValue(append(dst, `{"problem":`...), l.problem), '}')
+		return append(dst, '\n')
+	}
+	dst = jsonform.Append(dst, l.done)
+	if l.index != nil {
+		dst = append(dst[:len(dst)-1], `,"index":`...)
+		dst = append(strconv.AppendUint(dst, uint64(*l.index), 10), '}')
+	}
+	return append(dst, '\n')
 }
 
 // batchKind says what becomes of the lines of a batch.
@@ -50,7 +65,7 @@ type chunk struct {
 func (k *chunk) isFull() bool { return len(k.lines) >= chunkLinesMax || k.bytes >= chunkBytesMax }
 
 // refuse adds a line with a problem.
-func (k *chunk) refuse(p api.HTTPProblem) { k.lines = append(k.lines, batchLine{Problem: &p}) }
+func (k *chunk) refuse(p api.HTTPProblem) { k.lines = append(k.lines, batchLine{problem: &p}) }
 
 // batch is a batch that is under way.
 type batch struct {
@@ -147,7 +162,7 @@ func (b *batch) schedule(k *chunk) error {
 	if err != nil {
 		problem := b.problem(err)
 		for _, n := range k.of {
-			k.lines[n].Problem = &problem
+			k.lines[n].problem = &problem
 		}
 	}
 	return err
@@ -178,10 +193,7 @@ func (b taskBatch) schedule(k *chunk) error {
 		return err
 	}
 	for i, r := range response.GetResults() {
-		if k.lines[k.of[i]].Problem = problemOf(r.GetProblem()); r.GetProblem() == nil {
-			done := scheduledOf(r)
-			k.lines[k.of[i]].scheduled = &done
-		}
+		k.lines[k.of[i]].done, k.lines[k.of[i]].problem = r, problemOf(r.GetProblem())
 	}
 	return nil
 }
@@ -191,13 +203,9 @@ func (b *batch) send(k *chunk) bool {
 	if len(k.lines) == 0 {
 		return true
 	}
-	var body bytes.Buffer
-	for _, line := range k.lines {
-		one, err := encode(line)
-		if err != nil {
-			return false
-		}
-		body.Write(one)
+	var body []byte
+	for i := range k.lines {
+		body = k.lines[i].append(body)
 	}
 	if !b.begun {
 		b.begun = true
@@ -206,7 +214,7 @@ func (b *batch) send(k *chunk) bool {
 		b.w.WriteHeader(http.StatusOK)
 	}
 	_ = b.control.SetWriteDeadline(time.Now().Add(lineWithin)) // fails only where there is no connection
-	if _, err := b.w.Write(body.Bytes()); err != nil {
+	if _, err := b.w.Write(body); err != nil {
 		return false
 	}
 	return b.control.Flush() == nil

@@ -14,8 +14,10 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -182,12 +184,16 @@ func (c *call) ifSeq(inBody uint64) (uint64, error) {
 }
 
 // tagged is an answer about one task at a seq.
-type tagged interface{ seq() uint64 }
+type tagged interface{ GetSeq() uint64 }
 
 // answer sends a response.
 func (c *call) answer(status int, value any) {
-	if t, is := value.(tagged); is && t.seq() > 0 {
-		c.w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(t.seq(), 10)))
+	if t, is := value.(tagged); is && t.GetSeq() > 0 {
+		c.w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(t.GetSeq(), 10)))
+	}
+	if m, is := value.(proto.Message); is {
+		send(c.w, status, append(jsonform.Append(nil, m), '\n'))
+		return
 	}
 	body, err := encode(value)
 	if err != nil {

@@ -6,12 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-type cancelled struct {
-	Outcome string `json:"outcome" jsonschema:"cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it"`
-	State   string `json:"state,omitempty" jsonschema:"before the cancel"`
-}
-
-func cancelTask(c *call, _ *none) (int, *cancelled, error) {
+func cancelTask(c *call, _ *none) (int, *kinesinv1.CancelResult, error) {
 	seq, err := c.ifSeq(0)
 	if err != nil {
 		return 0, nil, err
@@ -19,30 +14,19 @@ func cancelTask(c *call, _ *none) (int, *cancelled, error) {
 	ids, keys := c.target()
 	response, err := c.Tasks.Cancel(c.r.Context(), &kinesinv1.CancelRequest{Ids: ids, Keys: keys, IfSeq: seq})
 	result, err := only(response.GetResults(), err)
-	return http.StatusOK, &cancelled{result.GetOutcome(), result.GetState()}, err
+	return http.StatusOK, result, err
 }
-
-// changed is a task after a change.
-type changed struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
-	Due   moment `json:"due,omitzero"`
-	Seq   uint64 `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
-	Note  string `json:"note,omitempty" jsonschema:"says that a due time in the past was taken for now"`
-}
-
-func (t *changed) seq() uint64 { return t.Seq }
 
 // onlyChange returns the result of a response that has one.
-func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, error) {
+func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *kinesinv1.ChangeResult, error) {
 	r, err := only(response.GetResults(), err)
-	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDue()), Seq: r.GetSeq()}, err
+	return http.StatusOK, r, err
 }
 
 // noted adds to the result of a change whether the due time that was asked for was in the past. Due times are
 // rounded up to milliseconds.
-func noted(asked int64, status int, t *changed, err error) (int, *changed, error) {
-	if err == nil && asked != 0 && int64(t.Due) >= asked+1000 {
+func noted(asked int64, status int, t *kinesinv1.ChangeResult, err error) (int, *kinesinv1.ChangeResult, error) {
+	if err == nil && asked != 0 && t.GetDue() >= asked+1000 {
 		t.Note = "the due time is in the past, which means now"
 	}
 	return status, t, err
@@ -59,7 +43,7 @@ type patchRequest struct {
 }
 
 // patchTask changes all of it in one write.
-func patchTask(c *call, r *patchRequest) (int, *changed, error) {
+func patchTask(c *call, r *patchRequest) (int, *kinesinv1.ChangeResult, error) {
 	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err
@@ -112,7 +96,7 @@ type runRequest struct {
 	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
-func runTask(c *call, r *runRequest) (int, *changed, error) {
+func runTask(c *call, r *runRequest) (int, *kinesinv1.ChangeResult, error) {
 	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err
@@ -128,7 +112,7 @@ type redriveRequest struct {
 	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
-func redriveTask(c *call, r *redriveRequest) (int, *changed, error) {
+func redriveTask(c *call, r *redriveRequest) (int, *kinesinv1.ChangeResult, error) {
 	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err

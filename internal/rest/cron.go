@@ -42,46 +42,9 @@ type cronChange struct {
 	cronSettings
 }
 
-type cronView struct {
-	Name string `json:"name"`
-
-	cronSettings
-
-	Version   uint64 `json:"version" jsonschema:"rises with each change"`
-	Revision  uint64 `json:"revision" jsonschema:"rises with each change of what fires"`
-	Created   moment `json:"created,omitzero"`
-	CreatedBy string `json:"created_by,omitempty" jsonschema:"an identity"`
-	Updated   moment `json:"updated,omitzero"`
-	UpdatedBy string `json:"updated_by,omitempty" jsonschema:"an identity"`
-
-	Registered bool `json:"registered,omitempty" jsonschema:"the registration of the lambda made it (Terraform), and it alone changes it"`
-
-	LambdaDeleted bool `json:"lambda_deleted,omitempty" jsonschema:"its lambda was deleted: it fires no more, and can only be deleted"`
-
-	Pause *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
-	Next  []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
-	// Warning is in the answer to a change alone.
-	Warning string `json:"warning,omitempty" jsonschema:"of a cron that was created or changed: what its author may not have meant, such as six fields, the first of which is seconds"`
-}
-
-type cronPause struct {
-	Reason string `json:"reason"`
-	By     string `json:"by,omitempty" jsonschema:"an identity; none: failures_max was reached"`
-	At     moment `json:"at,omitzero"`
-	Until  moment `json:"until,omitzero" jsonschema:"when it resumes by itself; never when not set"`
-}
-
-type cronList struct {
-	Crons []cronView `json:"crons"`
-}
-
 type pauseRequest struct {
 	Reason string `json:"reason" jsonschema:"for those who miss its occurrences"`
 	Until  moment `json:"until,omitzero" jsonschema:"when it resumes by itself; never when not set"`
-}
-
-type cronRun struct {
-	ID string `json:"id" jsonschema:"of the task"`
 }
 
 type backfillRequest struct {
@@ -90,24 +53,6 @@ type backfillRequest struct {
 	Pace   uint32 `json:"pace,omitempty" jsonschema:"tasks per second; 0: the recovery quota of the lambda, or as fast as the store allows"`
 	All    bool   `json:"all,omitempty" jsonschema:"allows more than 100000 occurrences, up to 20 million"`
 	DryRun bool   `json:"dry_run,omitempty" jsonschema:"only count"`
-}
-
-type cronDeleted struct{}
-
-type cronHistory struct {
-	Occurrences []cronOccurrence `json:"occurrences"`
-}
-
-type cronOccurrence struct {
-	Nominal  moment   `json:"nominal"`
-	Revision uint64   `json:"revision"`
-	Outcome  string   `json:"outcome" jsonschema:"ran, runs, waits, skipped, missed or forgotten (its row is gone)"`
-	Reason   string   `json:"reason,omitempty" jsonschema:"why it was skipped or missed"`
-	ID       string   `json:"id,omitempty" jsonschema:"of its task; none: it has no task"`
-	State    string   `json:"state,omitempty" jsonschema:"of its task"`
-	Late     duration `json:"late,omitzero" jsonschema:"how long after its due time it first started"`
-	Backfill bool     `json:"backfill,omitempty" jsonschema:"a backfill made up for it"`
-	Manual   bool     `json:"manual,omitempty" jsonschema:"somebody ran the cron then"`
 }
 
 func cronRoutes() []route {
@@ -142,47 +87,20 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 	}}, nil
 }
 
-func cronViewOf(c *kinesinv1.Cron) cronView {
-	v := cronView{
-		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreated()), CreatedBy: c.GetCreatedBy(),
-		Updated: moment(c.GetUpdated()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(), LambdaDeleted: c.GetLambdaDeleted(),
-		cronSettings: cronSettings{
-			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStart()), End: moment(c.GetEnd()),
-			Jitter: durationOf(c.GetJitter()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),
-			CatchUpMax: c.GetCatchUpMax(), CatchUpWithin: durationOf(c.GetCatchUpWithin()), FailuresMax: c.GetFailuresMax(),
-			Priority: c.GetPriority(), Collection: c.GetCollection(), Tags: c.GetTags(), ManagedBy: c.GetManagedBy(),
-		},
-	}
-	if len(c.GetPayload()) > 0 {
-		v.payload = payloadOf(c.GetPayload(), nil)
-	}
-	if p := c.GetPause(); p != nil {
-		v.Pause = &cronPause{p.GetReason(), p.GetBy(), moment(p.GetAt()), moment(p.GetUntil())}
-	}
-	for _, next := range c.GetNext() {
-		v.Next = append(v.Next, moment(next))
-	}
-	return v
-}
-
-func createCron(c *call, r *cronRequest) (int, *cronView, error) {
+func createCron(c *call, r *cronRequest) (int, *kinesinv1.Cron, error) {
 	return setCron(c, &r.cronSettings, r.Name, 0)
 }
 
-func setCron(c *call, s *cronSettings, name string, version uint64) (int, *cronView, error) {
+func setCron(c *call, s *cronSettings, name string, version uint64) (int, *kinesinv1.Cron, error) {
 	request, err := s.wire(name, version)
 	if err != nil {
 		return 0, nil, err
 	}
 	response, err := c.Crons.SetCron(c.r.Context(), request)
-	status, view, err := answer(created(!response.GetExisted()), response.GetCron(), err, cronViewOf)
-	if err == nil {
-		view.Warning = response.GetWarning()
-	}
-	return status, view, err
+	return created(!response.GetExisted()), response.GetCron(), err
 }
 
-func updateCron(c *call, r *cronChange) (int, *cronView, error) {
+func updateCron(c *call, r *cronChange) (int, *kinesinv1.Cron, error) {
 	status, view, err := setCron(c, &r.cronSettings, c.vars["name"], r.Version)
 	if r.Version > 0 && err == nil {
 		status = http.StatusOK // it was there
@@ -190,44 +108,44 @@ func updateCron(c *call, r *cronChange) (int, *cronView, error) {
 	return status, view, err
 }
 
-func listCrons(c *call, _ *none) (int, *cronList, error) {
+func listCrons(c *call, _ *none) (int, *kinesinv1.ListCronsResponse, error) {
 	response, err := c.Crons.ListCrons(c.r.Context(), &kinesinv1.ListCronsRequest{Lambda: c.query.Get("lambda")})
-	return http.StatusOK, &cronList{Crons: viewsOf(response.GetCrons(), cronViewOf)}, err
+	return http.StatusOK, response, err
 }
 
-func getCron(c *call, _ *none) (int, *cronView, error) {
+func getCron(c *call, _ *none) (int, *kinesinv1.Cron, error) {
 	response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: c.vars["name"]})
-	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
+	return http.StatusOK, response.GetCron(), err
 }
 
-func deleteCron(c *call, _ *none) (int, *cronDeleted, error) {
-	_, err := c.Crons.DeleteCron(c.r.Context(), &kinesinv1.DeleteCronRequest{Name: c.vars["name"]})
-	return http.StatusOK, &cronDeleted{}, err
+func deleteCron(c *call, _ *none) (int, *kinesinv1.DeleteCronResponse, error) {
+	response, err := c.Crons.DeleteCron(c.r.Context(), &kinesinv1.DeleteCronRequest{Name: c.vars["name"]})
+	return http.StatusOK, response, err
 }
 
-func pauseCron(c *call, r *pauseRequest) (int, *cronView, error) {
+func pauseCron(c *call, r *pauseRequest) (int, *kinesinv1.Cron, error) {
 	response, err := c.Crons.PauseCron(c.r.Context(), &kinesinv1.PauseCronRequest{Name: c.vars["name"], Reason: r.Reason, Until: int64(r.Until)})
-	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
+	return http.StatusOK, response.GetCron(), err
 }
 
-func resumeCron(c *call, _ *none) (int, *cronView, error) {
+func resumeCron(c *call, _ *none) (int, *kinesinv1.Cron, error) {
 	response, err := c.Crons.ResumeCron(c.r.Context(), &kinesinv1.ResumeCronRequest{Name: c.vars["name"]})
-	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
+	return http.StatusOK, response.GetCron(), err
 }
 
-func runCron(c *call, _ *none) (int, *cronRun, error) {
+func runCron(c *call, _ *none) (int, *kinesinv1.RunCronResponse, error) {
 	response, err := c.Crons.RunCron(c.r.Context(), &kinesinv1.RunCronRequest{Name: c.vars["name"]})
-	return http.StatusCreated, &cronRun{response.GetId()}, err
+	return http.StatusCreated, response, err
 }
 
-func backfillCron(c *call, r *backfillRequest) (int, *jobView, error) {
+func backfillCron(c *call, r *backfillRequest) (int, *kinesinv1.Job, error) {
 	response, err := c.Crons.BackfillCron(c.r.Context(), &kinesinv1.BackfillCronRequest{
 		Name: c.vars["name"], From: int64(r.From), To: int64(r.To), Pace: r.Pace, All: r.All, DryRun: r.DryRun,
 	})
-	return answer(created(!r.DryRun), response.GetJob(), err, jobViewOf)
+	return created(!r.DryRun), response.GetJob(), err
 }
 
-func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
+func getCronHistory(c *call, _ *none) (int, *kinesinv1.CronHistoryResponse, error) {
 	limit, err := c.number("limit", 1000)
 	if err != nil {
 		return 0, nil, err
@@ -239,17 +157,7 @@ func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 		}
 	}
 	response, err := c.Crons.CronHistory(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	history := &cronHistory{Occurrences: make([]cronOccurrence, len(response.GetOccurrences()))}
-	for i, o := range response.GetOccurrences() {
-		history.Occurrences[i] = cronOccurrence{
-			Nominal: moment(o.GetNominal()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
-			Late: durationOf(o.GetLate()), Backfill: o.GetBackfill(), Manual: o.GetManual(),
-		}
-	}
-	return http.StatusOK, history, nil
+	return http.StatusOK, response, err
 }
 
 // moment returns a parameter that is a time; 0 when it is not there.

@@ -23,73 +23,32 @@ type gateRequest struct {
 	DryRun bool `json:"dry_run,omitempty" jsonschema:"only count"`
 }
 
-type gateView struct {
-	ID string `json:"id,omitempty" jsonschema:"a number; not of a dry run"`
-
-	gateSettings
-
-	State   string      `json:"state,omitempty" jsonschema:"active, resuming, probing (of a circuit breaker) or ended"`
-	Owner   string      `json:"owner,omitempty" jsonschema:"the identity that set it"`
-	Created moment      `json:"created,omitzero"`
-	Pace    uint32      `json:"pace,omitempty" jsonschema:"while it resumes: tasks per second"`
-	Ended   moment      `json:"ended,omitzero"`
-	EndedBy string      `json:"ended_by,omitempty" jsonschema:"the identity that resumed it; none if it expired"`
-	Note    string      `json:"note,omitempty" jsonschema:"what is unusual about it, such as an overlap with another gate"`
-	Counts  *gateCounts `json:"counts,omitempty" jsonschema:"of a dry run, and of one gate that has not ended"`
-}
-
-type gateCounts struct {
-	Now      int64 `json:"now" jsonschema:"tasks that are due"`
-	NextHour int64 `json:"next_hour" jsonschema:"tasks that come due within an hour"`
-	Exact    bool  `json:"exact" jsonschema:"they were counted, not estimated"`
-	Sent     int64 `json:"sent" jsonschema:"of a deliver lambda: on SQS already, which no gate holds; -1: not known"`
-}
-
-type gateList struct {
-	Gates []gateView `json:"gates"`
-}
-
 type resumeRequest struct {
 	Pace uint32 `json:"pace,omitempty" jsonschema:"tasks per second; 0: all at once"`
 }
 
-func gateViewOf(g *kinesinv1.Gate) gateView {
-	v := gateView{
-		ID: g.GetId(), State: g.GetState(), Owner: g.GetOwner(), Created: moment(g.GetCreated()), Pace: g.GetPace(),
-		Ended: moment(g.GetEnded()), EndedBy: g.GetEndedBy(), Note: g.GetNote(),
-		gateSettings: gateSettings{
-			Action: g.GetAction(), Lambda: g.GetLambda(), Priority: g.GetPriority(), Collection: g.GetCollection(), Tag: g.GetTag(),
-			Reason: g.GetReason(), Until: moment(g.GetUntil()),
-		},
-	}
-	if c := g.GetCounts(); c != nil {
-		v.Counts = &gateCounts{c.GetNow(), c.GetNextHour(), c.GetExact(), c.GetSent()}
-	}
-	return v
-}
-
-func setGate(c *call, r *gateRequest) (int, *gateView, error) {
+func setGate(c *call, r *gateRequest) (int, *kinesinv1.Gate, error) {
 	response, err := c.Gates.SetGate(c.r.Context(), &kinesinv1.SetGateRequest{DryRun: r.DryRun, Gate: &kinesinv1.Gate{
 		Action: r.Action, Lambda: r.Lambda, Priority: r.Priority, Collection: r.Collection, Tag: r.Tag, Reason: r.Reason, Until: int64(r.Until),
 	}})
-	return answer(created(!r.DryRun), response.GetGate(), err, gateViewOf)
+	return created(!r.DryRun), response.GetGate(), err
 }
 
-func listGates(c *call, _ *none) (int, *gateList, error) {
+func listGates(c *call, _ *none) (int, *kinesinv1.ListGatesResponse, error) {
 	ended, err := c.flag("ended")
 	if err != nil {
 		return 0, nil, err
 	}
 	response, err := c.Gates.ListGates(c.r.Context(), &kinesinv1.ListGatesRequest{Lambda: c.query.Get("lambda"), Ended: ended})
-	return http.StatusOK, &gateList{Gates: viewsOf(response.GetGates(), gateViewOf)}, err
+	return http.StatusOK, response, err
 }
 
-func getGate(c *call, _ *none) (int, *gateView, error) {
+func getGate(c *call, _ *none) (int, *kinesinv1.Gate, error) {
 	response, err := c.Gates.GetGate(c.r.Context(), &kinesinv1.GetGateRequest{Id: c.vars["id"]})
-	return answer(http.StatusOK, response.GetGate(), err, gateViewOf)
+	return http.StatusOK, response.GetGate(), err
 }
 
-func resumeGate(c *call, r *resumeRequest) (int, *gateView, error) {
+func resumeGate(c *call, r *resumeRequest) (int, *kinesinv1.Gate, error) {
 	response, err := c.Gates.ResumeGate(c.r.Context(), &kinesinv1.ResumeGateRequest{Id: c.vars["id"], Pace: r.Pace})
-	return answer(http.StatusOK, response.GetGate(), err, gateViewOf)
+	return http.StatusOK, response.GetGate(), err
 }

@@ -49,42 +49,9 @@ type groupRequest struct {
 	RequestID *binary        `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
 }
 
-type groupView struct {
-	ID        string            `json:"id"`
-	State     string            `json:"state" jsonschema:"open, sealed, done or expired"`
-	Then      string            `json:"then" jsonschema:"lambda of the task that follows"`
-	Else      string            `json:"else,omitempty" jsonschema:"lambda of the task that follows instead if a member did not succeed"`
-	Sealed    bool              `json:"sealed"`
-	Members   uint32            `json:"members"`
-	Counted   uint32            `json:"counted" jsonschema:"so many of the first members were counted by state"`
-	Counts    map[string]uint32 `json:"counts" jsonschema:"members by state"`
-	Created   moment            `json:"created,omitzero"`
-	CreatedBy string            `json:"created_by,omitempty" jsonschema:"an identity"`
-	Expires   moment            `json:"expires,omitzero"`
-	Completed moment            `json:"completed,omitzero" jsonschema:"when the last member was seen to have ended, or the group expired"`
-	FollowUp  string            `json:"follow_up,omitempty" jsonschema:"id of the first task that followed"`
-	Problem   string            `json:"problem,omitempty" jsonschema:"why one that should have followed did not"`
-
-	FollowUps   []groupFollowUpView `json:"follow_ups,omitempty" jsonschema:"all tasks that may follow"`
-	Cancelled   moment              `json:"cancelled,omitzero" jsonschema:"when it was cancelled"`
-	CancelledBy string              `json:"cancelled_by,omitempty" jsonschema:"an identity"`
-}
-
-type groupFollowUpView struct {
-	Edge    string `json:"edge" jsonschema:"then, else or finally"`
-	Lambda  string `json:"lambda"`
-	ID      string `json:"id,omitempty" jsonschema:"of the task; none: it did not follow, or not yet"`
-	Problem string `json:"problem,omitempty" jsonschema:"why it could not, such as a key that another task holds"`
-}
-
 type groupCancelRequest struct {
 	Pace      uint32  `json:"pace,omitempty" jsonschema:"members that are cancelled in a second; no limit when not set"`
 	RequestID *binary `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUID, so that a repeated call makes one job"`
-}
-
-type groupCancelled struct {
-	Group *groupView `json:"group"`
-	Job   *jobView   `json:"job" jsonschema:"cancels the members"`
 }
 
 type membersRequest struct {
@@ -92,29 +59,8 @@ type membersRequest struct {
 	Members []groupTask `json:"members" jsonschema:"1 to 10,000; they have no key, request id or on_conflict"`
 }
 
-type membersAdded struct {
-	Members uint32   `json:"members" jsonschema:"that the group has now"`
-	Existed bool     `json:"existed,omitempty" jsonschema:"an earlier call had added them"`
-	IDs     []string `json:"ids"`
-}
-
 type sealRequest struct {
 	Members *uint32 `json:"members,omitempty" jsonschema:"how many were added: refused if the group has others; 0: none; absent: it does not matter"`
-}
-
-type memberList struct {
-	Members []memberView `json:"members"`
-	Next    uint32       `json:"next,omitempty" jsonschema:"from of the next page; none: there is none"`
-}
-
-type groupMemberView struct {
-	Group string `json:"group" jsonschema:"the id of the group"`
-	Index uint32 `json:"index"`
-}
-
-type memberView struct {
-	Index uint32    `json:"index"`
-	Task  *taskView `json:"task,omitempty" jsonschema:"none: it may not be read, or is not known any more"`
 }
 
 func groupRoutes() []route {
@@ -133,23 +79,7 @@ func groupRoutes() []route {
 	}
 }
 
-func groupViewOf(g *kinesinv1.Group) groupView {
-	v := groupView{
-		ID: g.GetId(), State: g.GetState(), Then: g.GetThen(), Else: g.GetElse(), Sealed: g.GetState() != "open", Members: g.GetMembers(), Counted: g.GetCounted(), Counts: g.GetCounts(),
-		Created: moment(g.GetCreated()), CreatedBy: g.GetCreatedBy(), Expires: moment(g.GetExpires()), Completed: moment(g.GetCompleted()),
-		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(), Cancelled: moment(g.GetCancelled()), CancelledBy: g.GetCancelledBy(),
-		FollowUps: make([]groupFollowUpView, len(g.GetFollowUps())),
-	}
-	for i, f := range g.GetFollowUps() {
-		v.FollowUps[i] = groupFollowUpView{f.GetEdge(), f.GetLambda(), f.GetId(), f.GetProblem()}
-	}
-	if v.Counts == nil {
-		v.Counts = map[string]uint32{}
-	}
-	return v
-}
-
-func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
+func createGroup(c *call, r *groupRequest) (int, *kinesinv1.Group, error) {
 	request := &kinesinv1.CreateGroupRequest{Expires: int64(r.Expires)}
 	var err error
 	if len(r.Then)+len(r.Else)+len(r.Finally) == 0 {
@@ -168,15 +98,15 @@ func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
 		request.RequestId = *r.RequestID
 	}
 	response, err := c.Groups.CreateGroup(c.r.Context(), request)
-	return answer(created(!response.GetExisted()), response.GetGroup(), err, groupViewOf)
+	return created(!response.GetExisted()), response.GetGroup(), err
 }
 
-func getGroup(c *call, _ *none) (int, *groupView, error) {
+func getGroup(c *call, _ *none) (int, *kinesinv1.Group, error) {
 	response, err := c.Groups.GetGroup(c.r.Context(), &kinesinv1.GetGroupRequest{Id: c.vars["id"]})
-	return answer(http.StatusOK, response.GetGroup(), err, groupViewOf)
+	return http.StatusOK, response.GetGroup(), err
 }
 
-func addMembers(c *call, r *membersRequest) (int, *membersAdded, error) {
+func addMembers(c *call, r *membersRequest) (int, *kinesinv1.AddMembersResponse, error) {
 	request := &kinesinv1.AddMembersRequest{Group: c.vars["id"], Items: make([]*kinesinv1.ScheduleItem, len(r.Members))}
 	for i := range r.Members {
 		item, err := r.Members[i].wire()
@@ -198,34 +128,24 @@ func addMembers(c *call, r *membersRequest) (int, *membersAdded, error) {
 		request.At = now.GetGroup().GetMembers()
 	}
 	response, err := c.Groups.AddMembers(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	added := &membersAdded{Members: response.GetMembers(), Existed: response.GetExisted(), IDs: response.GetIds()}
-	if added.Existed {
-		return http.StatusOK, added, nil
-	}
-	return http.StatusCreated, added, nil
+	return created(!response.GetExisted()), response, err
 }
 
-func sealGroup(c *call, r *sealRequest) (int, *groupView, error) {
+func sealGroup(c *call, r *sealRequest) (int, *kinesinv1.Group, error) {
 	response, err := c.Groups.SealGroup(c.r.Context(), &kinesinv1.SealGroupRequest{Group: c.vars["id"], Members: r.Members})
-	return answer(http.StatusOK, response.GetGroup(), err, groupViewOf)
+	return http.StatusOK, response.GetGroup(), err
 }
 
-func cancelGroup(c *call, r *groupCancelRequest) (int, *groupCancelled, error) {
+func cancelGroup(c *call, r *groupCancelRequest) (int, *kinesinv1.CancelGroupResponse, error) {
 	request := &kinesinv1.CancelGroupRequest{Group: c.vars["id"], Pace: r.Pace}
 	if r.RequestID != nil {
 		request.RequestId = *r.RequestID
 	}
 	response, err := c.Groups.CancelGroup(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusAccepted, &groupCancelled{new(groupViewOf(response.GetGroup())), new(jobViewOf(response.GetJob()))}, nil
+	return http.StatusAccepted, response, err
 }
 
-func listMembers(c *call, _ *none) (int, *memberList, error) {
+func listMembers(c *call, _ *none) (int, *kinesinv1.ListMembersResponse, error) {
 	limit, err := c.number("limit", api.MembersListMax)
 	if err != nil {
 		return 0, nil, err
@@ -235,18 +155,5 @@ func listMembers(c *call, _ *none) (int, *memberList, error) {
 		return 0, nil, err
 	}
 	response, err := c.Groups.ListMembers(c.r.Context(), &kinesinv1.ListMembersRequest{Group: c.vars["id"], From: from, Limit: limit})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &memberList{Members: make([]memberView, len(response.GetMembers()))}
-	for i, m := range response.GetMembers() {
-		list.Members[i].Index = m.GetIndex()
-		if m.GetTask() != nil {
-			list.Members[i].Task = new(taskViewOf(m.GetTask()))
-		}
-	}
-	if response.GetMore() {
-		list.Next = response.GetNext()
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, response, err
 }

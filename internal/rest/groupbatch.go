@@ -55,7 +55,7 @@ func (b *memberBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
 
 func (b *memberBatch) schedule(k *chunk) error {
 	for i := range k.lines {
-		if p := k.lines[i].Problem; p != nil {
+		if p := k.lines[i].problem; p != nil {
 			return api.Errorf(kinesinv1.Reason_REASON_INVALID, "line %d behind %d members: %s; the lines that came with it were not added", i+1, b.at, p.Detail)
 		}
 	}
@@ -75,7 +75,7 @@ func (b *memberBatch) schedule(k *chunk) error {
 		for i, id := range response.GetIds() {
 			index := b.at + uint32(i)
 			line := &k.lines[k.of[start+i]]
-			line.scheduled, line.Index = &scheduled{ID: id, Existed: response.GetExisted()}, &index
+			line.done, line.index = &kinesinv1.ScheduleResult{Id: id, Duplicate: response.GetExisted()}, &index
 		}
 		b.at, start = b.at+uint32(end-start), end
 	}

@@ -19,8 +19,8 @@ type settings struct {
 	PoisonBound  ordinal  `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
 	StartWithin  duration `json:"start_within,omitzero" jsonschema:"a task that did not start so long after its due time ends as expired"`
 
-	RetryShare *float64 `json:"retry_share,omitempty" jsonschema:"how many retries may start for each first start, 0.01 to 10; 0: any number"`
-	Breaker    *breaker `json:"breaker,omitempty" jsonschema:"pauses the lambda by itself while most attempts fail; {} takes it away"`
+	RetryShare *float64         `json:"retry_share,omitempty" jsonschema:"how many retries may start for each first start, 0.01 to 10; 0: any number"`
+	Breaker    *breakerSettings `json:"breaker,omitempty" jsonschema:"pauses the lambda by itself while most attempts fail; {} takes it away"`
 
 	PriorityWeights map[string]uint32 `json:"priority_weights,omitzero" jsonschema:"how starts are shared out between priorities that wait, each 1 to 1000 (1 when not named); {} is strict, the highest first"`
 
@@ -28,7 +28,7 @@ type settings struct {
 	LimitKeyRate        float64 `json:"limit_key_rate,omitempty" jsonschema:"how many tasks of one limit key start per second; any number when not set; -1 takes the limit away"`
 }
 
-type breaker struct {
+type breakerSettings struct {
 	Failures float64  `json:"failures,omitempty" jsonschema:"share of attempts that fail at which it opens, 0.01 to 1"`
 	Window   duration `json:"window,omitzero" jsonschema:"over which they are counted, 10s to 1h; 1m when not set"`
 }
@@ -39,24 +39,6 @@ type lambdaRequest struct {
 	Priorities []string `json:"priorities,omitempty" jsonschema:"highest first; cannot change"`
 
 	settings
-}
-
-type lambdaView struct {
-	lambdaRequest
-
-	Created             moment `json:"created,omitzero"`
-	Version             uint64 `json:"version,omitempty"`
-	Deleting            bool   `json:"deleting,omitempty"`
-	Registered          bool   `json:"registered,omitempty" jsonschema:"a registration (by Terraform) defines it"`
-	Withdrawn           bool   `json:"withdrawn,omitempty" jsonschema:"its registration is gone: it is deleted when its tasks have ended"`
-	RegistrationRefused string `json:"registration_refused,omitempty" jsonschema:"why the registration of its name is refused"`
-	ShardsFrom          moment `json:"shards_from,omitzero" jsonschema:"from when on new tasks use shards"`
-
-	Live *lambdaStatistics `json:"live,omitempty" jsonschema:"live figures, where one lambda is read with live=true, for who may read it whole"`
-}
-
-type lambdaList struct {
-	Lambdas []lambdaView `json:"lambdas"`
 }
 
 func (s *settings) wire(name string) *kinesinv1.Lambda {
@@ -80,22 +62,11 @@ func (s *settings) retryShare() float64 {
 	return *s.RetryShare
 }
 
-func (b *breaker) wire() *kinesinv1.Breaker {
+func (b *breakerSettings) wire() *kinesinv1.Breaker {
 	if b == nil {
 		return nil
 	}
 	return &kinesinv1.Breaker{Failures: b.Failures, Window: b.Window.micros()}
-}
-
-// brakesOf returns the retry share and the breaker of a lambda, nil where there is none.
-func brakesOf(l *kinesinv1.Lambda) (share *float64, b *breaker) {
-	if l.GetRetryShare() > 0 {
-		share = new(l.GetRetryShare())
-	}
-	if l.GetBreaker() != nil {
-		b = &breaker{l.GetBreaker().GetFailures(), durationOf(l.GetBreaker().GetWindow())}
-	}
-	return share, b
 }
 
 // weights returns the weights as the wire has them, where 0 for the priority without a name is strict.
@@ -106,37 +77,19 @@ func (s *settings) weights() map[string]uint32 {
 	return s.PriorityWeights
 }
 
-func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
-	share, b := brakesOf(l)
-	return lambdaView{
-		lambdaRequest: lambdaRequest{
-			Name: l.GetName(), Mode: l.GetMode(), Priorities: l.GetPriorities(),
-			settings: settings{
-				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeout()),
-				BackoffMin: durationOf(l.GetBackoffMin()), BackoffMax: durationOf(l.GetBackoffMax()), Retention: durationOf(l.GetRetention()),
-				KeyRetention: durationOf(l.GetKeyRetention()), PoisonBound: ordinal(l.GetPoisonBound()), StartWithin: durationOf(l.GetStartWithin()),
-				PriorityWeights: l.GetPriorityWeights(), LimitKeyConcurrency: l.GetLimitKeyConcurrency(), LimitKeyRate: l.GetLimitKeyRate(),
-				RetryShare: share, Breaker: b,
-			},
-		},
-		Created: moment(l.GetCreated()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),
-		RegistrationRefused: l.GetRegistrationRefused(), ShardsFrom: moment(l.GetShardsFrom()),
-	}
-}
-
-func createLambda(c *call, r *lambdaRequest) (int, *lambdaView, error) {
+func createLambda(c *call, r *lambdaRequest) (int, *kinesinv1.Lambda, error) {
 	wire := r.wire(r.Name)
 	wire.Mode, wire.Priorities = r.Mode, r.Priorities
 	response, err := c.Lambdas.CreateLambda(c.r.Context(), &kinesinv1.CreateLambdaRequest{Lambda: wire})
-	return answer(created(!response.GetExisted()), response.GetLambda(), err, lambdaViewOf)
+	return created(!response.GetExisted()), response.GetLambda(), err
 }
 
-func listLambdas(c *call, _ *none) (int, *lambdaList, error) {
+func listLambdas(c *call, _ *none) (int, *kinesinv1.ListLambdasResponse, error) {
 	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
-	return http.StatusOK, &lambdaList{Lambdas: viewsOf(response.GetLambdas(), lambdaViewOf)}, err
+	return http.StatusOK, response, err
 }
 
-func getLambda(c *call, _ *none) (int, *lambdaView, error) {
+func getLambda(c *call, _ *none) (int, *kinesinv1.Lambda, error) {
 	live, err := c.flag("live")
 	if err != nil {
 		return 0, nil, err
@@ -146,29 +99,16 @@ func getLambda(c *call, _ *none) (int, *lambdaView, error) {
 		return 0, nil, err
 	}
 	response, err := c.Lambdas.GetLambda(c.r.Context(), &kinesinv1.GetLambdaRequest{Name: c.vars["lambda"], Live: live || count, Count: count})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := lambdaViewOf(response.GetLambda())
-	if figures := response.GetLambda().GetLive(); figures != nil {
-		of := lambdaStatisticsOf(figures)
-		v.Live = &of
-	}
-	return http.StatusOK, &v, nil
+	return http.StatusOK, response.GetLambda(), err
 }
 
-func updateLambda(c *call, r *settings) (int, *lambdaView, error) {
+func updateLambda(c *call, r *settings) (int, *kinesinv1.Lambda, error) {
 	response, err := c.Lambdas.UpdateLambda(c.r.Context(), &kinesinv1.UpdateLambdaRequest{Lambda: r.wire(c.vars["lambda"])})
-	return answer(http.StatusOK, response.GetLambda(), err, lambdaViewOf)
-}
-
-type lambdaDeleted struct {
-	Dropped int64 `json:"dropped" jsonschema:"live tasks that this call dropped"`
-	More    bool  `json:"more" jsonschema:"it is not deleted yet, and takes no tasks: call again, within two minutes"`
+	return http.StatusOK, response.GetLambda(), err
 }
 
 // deleteLambda answers 202 when there is more to do than fits into a call.
-func deleteLambda(c *call, _ *none) (int, *lambdaDeleted, error) {
+func deleteLambda(c *call, _ *none) (int, *kinesinv1.DeleteLambdaResponse, error) {
 	drop, err := c.flag("drop_tasks")
 	if err != nil {
 		return 0, nil, err
@@ -181,5 +121,5 @@ func deleteLambda(c *call, _ *none) (int, *lambdaDeleted, error) {
 	if response.GetMore() {
 		status = http.StatusAccepted
 	}
-	return status, &lambdaDeleted{response.GetDropped(), response.GetMore()}, nil
+	return status, response, nil
 }

@@ -10,12 +10,16 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // object is a JSON object of the document. Its members are sorted when it is encoded.
-type object map[string]any
+type object = map[string]any
 
 const intro = "Durations are texts such as 90s, 5m or 36h. Times are by RFC 3339, in answers in UTC. Unknown fields are refused. " +
 	"Refusals are problems by RFC 9457. docs/http.md says what the words mean, with examples."
@@ -62,7 +66,7 @@ type describer struct {
 }
 
 func (d *describer) operation(r *route) (object, error) {
-	answer, err := d.ref(r.response, false)
+	answer, err := d.answer(r.response)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +127,7 @@ func parametersOf(r *route) []object {
 		schema := object{"type": p.kind}
 		switch p.kind {
 		case kindDuration:
-			schema = object{"type": "string", "pattern": durationPattern}
+			schema = object{"type": "string", "pattern": api.DurationPattern}
 		case kindNumber:
 			schema["minimum"] = 1
 		}
@@ -146,10 +150,10 @@ func own() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
 
-		reflect.TypeFor[duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
-		reflect.TypeFor[positive](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
+		reflect.TypeFor[duration](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
+		reflect.TypeFor[positive](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
 		reflect.TypeFor[ordinal]():  {Type: "integer", Minimum: new(1.)},
-		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + durationPattern[1:], Examples: []any{"-1h"}},
+		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + api.DurationPattern[1:], Examples: []any{"-1h"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
@@ -158,6 +162,35 @@ func own() map[reflect.Type]*jsonschema.Schema {
 			Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
 		}},
 	}
+}
+
+// answer returns a reference to the schema of an answer.
+func (d *describer) answer(t reflect.Type) (object, error) {
+	switch m, isMessage := reflect.TypeAssert[proto.Message](reflect.New(t)); {
+	case isMessage:
+		return d.message(m.ProtoReflect().Descriptor()), nil
+	case t == reflect.TypeFor[claims]():
+		d.schemas["Claims"] = object{"type": "object", "required": []string{"tasks"}, "properties": object{"tasks": object{"type": "array", "items": object{
+			"allOf": []object{d.message((*kinesinv1.Claimed)(nil).ProtoReflect().Descriptor()), {
+				"type": "object", "required": []string{"claim"},
+				"properties": object{"claim": object{"type": "string", "description": "names this attempt in heartbeats and results"}},
+			}},
+		}}}}
+		return object{"$ref": "#/components/schemas/Claims"}, nil
+	}
+	return d.ref(t, false)
+}
+
+// message returns a reference to the schema of a message, which it adds to the document.
+func (d *describer) message(of protoreflect.MessageDescriptor) object {
+	name := string(of.Name())
+	if of.FullName() == "kinesin.v1.Problem" {
+		name = "Problem"
+	} else if d.schemas[name] == nil {
+		d.schemas[name] = object{} // of a message that is inside of itself
+		d.schemas[name] = jsonform.SchemaOf(of, d.message)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
 }
 
 // ref returns a reference to the schema of a struct, which it adds to the document. An answer may have

@@ -21,28 +21,6 @@ type quotaRequest struct {
 	ManagedBy string `json:"managed_by,omitempty" jsonschema:"the declared set that it is of; none takes it out, and it stays when not set"`
 }
 
-type quotaView struct {
-	Lambda   string  `json:"lambda"`
-	Priority string  `json:"priority,omitempty"`
-	Identity string  `json:"identity,omitempty"`
-	Rate     float64 `json:"rate,omitempty"`
-	Burst    uint32  `json:"burst,omitempty"`
-	Admit    float64 `json:"admit,omitempty"`
-
-	Concurrency uint32 `json:"concurrency,omitempty"`
-
-	Recovery  uint32 `json:"recovery,omitempty"`
-	Updated   moment `json:"updated,omitzero"`
-	UpdatedBy string `json:"updated_by,omitempty"`
-
-	ManagedBy  string `json:"managed_by,omitempty" jsonschema:"the declared set that it is of"`
-	Registered bool   `json:"registered,omitempty" jsonschema:"the registration of the lambda set it (Terraform)"`
-}
-
-type quotaList struct {
-	Quotas []quotaView `json:"quotas"`
-}
-
 func quotaRoutes() []route {
 	return []route{
 		op("GET", "/v1/quotas", "listQuotas", "Read the quotas of all lambdas", getQuotas),
@@ -51,24 +29,15 @@ func quotaRoutes() []route {
 	}
 }
 
-func quotaViewOf(q *kinesinv1.Quota) quotaView {
-	return quotaView{
-		Lambda: q.GetLambda(), Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
-		Concurrency: q.GetConcurrency(), Recovery: q.GetRecovery(),
-		Updated: moment(q.GetUpdated()), UpdatedBy: q.GetUpdatedBy(),
-		ManagedBy: q.GetManagedBy(), Registered: q.GetRegistered(),
-	}
-}
-
-func getQuotas(c *call, _ *none) (int, *quotaList, error) {
+func getQuotas(c *call, _ *none) (int, *kinesinv1.GetQuotasResponse, error) {
 	response, err := c.Quotas.GetQuotas(c.r.Context(), &kinesinv1.GetQuotasRequest{Lambda: c.vars["lambda"]})
-	return http.StatusOK, &quotaList{Quotas: viewsOf(response.GetQuotas(), quotaViewOf)}, err
+	return http.StatusOK, response, err
 }
 
-func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
+func setQuota(c *call, r *quotaRequest) (int, *kinesinv1.Quota, error) {
 	response, err := c.Quotas.SetQuota(c.r.Context(), &kinesinv1.SetQuotaRequest{
 		Lambda: c.vars["lambda"], Priority: r.Priority, Identity: r.Identity, Rate: r.Rate, Burst: r.Burst, Admit: r.Admit,
 		Concurrency: r.Concurrency, Recovery: r.Recovery, ManagedBy: r.ManagedBy,
 	})
-	return answer(http.StatusOK, response.GetQuota(), err, quotaViewOf)
+	return http.StatusOK, response.GetQuota(), err
 }

@@ -106,14 +106,6 @@ func conditional() option {
 	}
 }
 
-// answer returns what a route returns for a response: its view, unless the call failed.
-func answer[R, V any](status int, from R, err error, view func(R) V) (int, *V, error) {
-	if err != nil {
-		return 0, nil, err
-	}
-	return status, new(view(from)), nil
-}
-
 // only returns the result of a call about one thing, unless that is a problem.
 func only[R interface{ GetProblem() *kinesinv1.Problem }](results []R, err error) (r R, _ error) {
 	switch {
@@ -127,15 +119,6 @@ func only[R interface{ GetProblem() *kinesinv1.Problem }](results []R, err error
 
 func errCount(n int) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", n)
-}
-
-// viewsOf returns the view of each element; no elements are an empty list, which is not nil.
-func viewsOf[R, V any](from []R, view func(R) V) []V {
-	views := make([]V, len(from))
-	for i := range from {
-		views[i] = view(from[i])
-	}
-	return views
 }
 
 // created is the status of a call that may have created something.

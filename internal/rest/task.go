@@ -2,115 +2,12 @@ package rest
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"net/http"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
-
-// taskView is a task.
-type taskView struct {
-	ID              string            `json:"id"`
-	Lambda          string            `json:"lambda"`
-	State           string            `json:"state"`
-	Priority        string            `json:"priority,omitempty"`
-	Collection      string            `json:"collection,omitempty"`
-	Key             string            `json:"key,omitempty"`
-	LimitKey        string            `json:"limit_key,omitempty" jsonschema:"whose task it is, for the lambda's limits by key"`
-	Tags            map[string]string `json:"tags,omitempty"`
-	Due             moment            `json:"due,omitzero"`
-	Created         moment            `json:"created,omitzero"`
-	Enqueued        moment            `json:"enqueued,omitzero"`
-	Started         moment            `json:"started,omitzero" jsonschema:"when its first attempt started"`
-	Ended           moment            `json:"ended,omitzero" jsonschema:"when it ended; a task without it has not ended"`
-	Next            moment            `json:"next,omitzero" jsonschema:"when the server looks at it again"`
-	StartBefore     moment            `json:"start_before,omitzero"`
-	Attempt         uint32            `json:"attempt,omitempty" jsonschema:"number of the newest attempt"`
-	Failures        uint32            `json:"failures,omitempty" jsonschema:"attempts that count against max_attempts"`
-	MaxAttempts     uint32            `json:"max_attempts,omitempty"`
-	Timeout         duration          `json:"timeout,omitzero" jsonschema:"of its own, as are the next two; none: its lambda's"`
-	BackoffMin      duration          `json:"backoff_min,omitzero"`
-	BackoffMax      duration          `json:"backoff_max,omitzero"`
-	WorkerLost      uint32            `json:"worker_lost,omitempty" jsonschema:"attempts whose worker was lost"`
-	Suspect         bool              `json:"suspect,omitempty"`
-	CancelRequested bool              `json:"cancel_requested,omitempty"`
-	Worker          string            `json:"worker,omitempty"`
-	Attempts        []attemptView     `json:"attempts,omitempty"`
-	PayloadBytes    int64             `json:"payload_bytes,omitempty"`
-	ResultBytes     int64             `json:"result_bytes,omitempty"`
-	Traceparent     string            `json:"traceparent,omitempty"`
-	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
-	WaitsFor        *waitsForView     `json:"waits_for,omitempty" jsonschema:"what holds it back"`
-	Chain           *chainLink        `json:"chain,omitempty" jsonschema:"where in a chain it is"`
-	Member          *groupMemberView  `json:"member,omitempty" jsonschema:"which member of a group it is"`
-	AfterGroup      string            `json:"after_group,omitempty" jsonschema:"the id of the group that it follows"`
-
-	payload
-	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload, with payload=true: it is in the blob store of the task's clients"`
-	result
-}
-
-// waitsForView says what holds a task back.
-type waitsForView struct {
-	Reason string `json:"reason" jsonschema:"gate, quota, key, retry budget, no worker or queue full; there will be others"`
-	Text   string `json:"text" jsonschema:"for people"`
-	Gate   string `json:"gate,omitempty" jsonschema:"the id of the gate"`
-	Until  moment `json:"until,omitzero" jsonschema:"when it ends by itself"`
-}
-
-// blobView is a payload that is not on the server.
-type blobView struct {
-	ID     string `json:"id" jsonschema:"in hexadecimal digits"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256" jsonschema:"of its contents, in hexadecimal digits"`
-}
-
-func blobViewOf(b *kinesinv1.Blob) *blobView {
-	if b == nil {
-		return nil
-	}
-	return &blobView{hex.EncodeToString(b.GetId()), b.GetBytes(), hex.EncodeToString(b.GetSha256())}
-}
-
-type attemptView struct {
-	Number  uint32 `json:"number"`
-	Worker  string `json:"worker,omitempty"`
-	Version string `json:"version,omitempty" jsonschema:"of the worker's program"`
-	Start   moment `json:"start,omitzero"`
-	End     moment `json:"end,omitzero"`
-	Outcome string `json:"outcome,omitempty"`
-	Error   string `json:"error,omitempty"`
-}
-
-func (t *taskView) seq() uint64 { return t.Seq }
-
-func taskViewOf(t *kinesinv1.Task) taskView {
-	v := taskView{
-		result: resultOf(t.GetResult()),
-		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), LimitKey: t.GetLimitKey(), Tags: t.GetTags(),
-		Due: moment(t.GetDue()), Created: moment(t.GetCreated()), Enqueued: moment(t.GetEnqueued()), Started: moment(t.GetStarted()),
-		Ended: moment(t.GetEnded()), Next: moment(t.GetNext()), StartBefore: moment(t.GetStartBefore()),
-		Timeout: durationOf(t.GetTimeout()), BackoffMin: durationOf(t.GetBackoffMin()), BackoffMax: durationOf(t.GetBackoffMax()),
-		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
-		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
-		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
-	}
-	v.Chain, v.AfterGroup = chainLinkOf(t.GetChain()), t.GetGroup().GetGroup()
-	if m := t.GetMember(); m != nil {
-		v.Member = &groupMemberView{m.GetGroup(), m.GetIndex()}
-	}
-	if w := t.GetWaitsFor(); w != nil {
-		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntil())}
-	}
-	for _, a := range t.GetAttempts() {
-		v.Attempts = append(v.Attempts, attemptView{
-			Number: a.GetNumber(), Worker: a.GetWorker(), Version: a.GetVersion(), Start: moment(a.GetStart()), End: moment(a.GetEnd()), Outcome: a.GetOutcome(), Error: a.GetError(),
-		})
-	}
-	return v
-}
 
 // target returns the task that the path names, by its id or by its key.
 func (c *call) target() (ids []string, keys []*kinesinv1.TaskKey) {
@@ -121,32 +18,25 @@ func (c *call) target() (ids []string, keys []*kinesinv1.TaskKey) {
 }
 
 // onlyTask returns the task of a response that has one.
-func onlyTask(response *kinesinv1.GetResponse, err error, withPayload bool) (int, *taskView, error) {
+func onlyTask(response *kinesinv1.GetResponse, err error) (int, *kinesinv1.Task, error) {
 	result, err := only(response.GetResults(), err)
-	if err != nil {
-		return 0, nil, err
-	}
-	v := taskViewOf(result.GetTask())
-	if withPayload {
-		v.payload, v.Blob = payloadOf(result.GetTask().GetPayload(), result.GetTask().GetBlob()), blobViewOf(result.GetTask().GetBlob())
-	}
-	return http.StatusOK, &v, nil
+	return http.StatusOK, result.GetTask(), err
 }
 
-func getTask(c *call, _ *none) (int, *taskView, error) {
+func getTask(c *call, _ *none) (int, *kinesinv1.Task, error) {
 	withPayload, err := c.flag("payload")
 	if err != nil {
 		return 0, nil, err
 	}
 	ids, keys := c.target()
 	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Ids: ids, Keys: keys, WithPayload: withPayload})
-	return onlyTask(response, err, withPayload)
+	return onlyTask(response, err)
 }
 
 // waitDefault is how long a wait is that does not say it.
 const waitDefault = 30 * time.Second
 
-func waitTask(c *call, _ *none) (int, *taskView, error) {
+func waitTask(c *call, _ *none) (int, *kinesinv1.Task, error) {
 	wait := duration(waitDefault)
 	if text := c.query.Get("timeout"); text != "" {
 		if err := wait.parse(text); err != nil {
@@ -155,15 +45,10 @@ func waitTask(c *call, _ *none) (int, *taskView, error) {
 	}
 	ids, keys := c.target()
 	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, Wait: wait.micros()})
-	return onlyTask(response, err, false)
+	return onlyTask(response, err)
 }
 
-type taskList struct {
-	Tasks []taskView `json:"tasks"`
-	Next  string     `json:"next,omitempty" jsonschema:"the cursor of the next page; the last page has none"`
-}
-
-func listTasks(c *call, _ *none) (int, *taskList, error) {
+func listTasks(c *call, _ *none) (int, *kinesinv1.ListResponse, error) {
 	request := &kinesinv1.ListRequest{
 		Lambda: c.query.Get("lambda"), State: c.query.Get("state"), Where: c.query.Get("where"), Order: c.query.Get("order"),
 	}
@@ -181,22 +66,16 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 		return 0, nil, invalid("parameter cursor: want next of the page before")
 	}
 	response, err := c.Tasks.List(c.r.Context(), request)
-	return http.StatusOK, &taskList{Tasks: viewsOf(response.GetTasks(), taskViewOf), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}, err
+	return http.StatusOK, response, err
 }
 
-type count struct {
-	Count    int64 `json:"count"`
-	Exact    bool  `json:"exact" jsonschema:"the tasks were counted, not estimated"`
-	Examined int64 `json:"examined,omitempty" jsonschema:"rows that were read for it"`
-}
-
-func countTasks(c *call, _ *none) (int, *count, error) {
+func countTasks(c *call, _ *none) (int, *kinesinv1.CountResponse, error) {
 	exact, err := c.flag("exact")
 	if err != nil {
 		return 0, nil, err
 	}
 	response, err := c.Tasks.Count(c.r.Context(), &kinesinv1.CountRequest{Where: c.query.Get("where"), Exact: exact})
-	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, err
+	return http.StatusOK, response, err
 }
 
 // overrides are settings of a task that differ from its lambda's.
@@ -269,19 +148,7 @@ func (r *scheduleRequest) itemAt(lambda string, depth int) (*kinesinv1.ScheduleI
 	return item, r.into(item, depth)
 }
 
-type scheduled struct {
-	ID       string `json:"id"`
-	Due      moment `json:"due,omitzero"`
-	Existed  bool   `json:"existed,omitempty" jsonschema:"a task had the key already; id is its id"`
-	State    string `json:"state,omitempty" jsonschema:"of the task that has the key"`
-	Replaced bool   `json:"replaced,omitempty" jsonschema:"the task that has the key has the payload and time of this one now"`
-}
-
-func scheduledOf(r *kinesinv1.ScheduleResult) scheduled {
-	return scheduled{ID: r.GetId(), Due: moment(r.GetDue()), Existed: r.GetDuplicate(), State: r.GetState(), Replaced: r.GetReplaced()}
-}
-
-func scheduleTask(c *call, r *scheduleRequest) (int, *scheduled, error) {
+func scheduleTask(c *call, r *scheduleRequest) (int, *kinesinv1.ScheduleResult, error) {
 	item, err := r.item(c.vars["lambda"])
 	if err != nil {
 		return 0, nil, err
@@ -291,10 +158,9 @@ func scheduleTask(c *call, r *scheduleRequest) (int, *scheduled, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	answer := scheduledOf(result)
-	if answer.Existed || answer.Replaced {
-		return http.StatusOK, &answer, nil
+	if result.GetDuplicate() || result.GetReplaced() {
+		return http.StatusOK, result, nil
 	}
-	c.w.Header().Set("Location", api.PlainPrefix+"tasks/"+answer.ID)
-	return http.StatusCreated, &answer, nil
+	c.w.Header().Set("Location", api.PlainPrefix+"tasks/"+result.GetId())
+	return http.StatusCreated, result, nil
 }

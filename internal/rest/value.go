@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -28,26 +27,6 @@ type duration time.Duration
 
 const durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
 
-// durationPattern is the form of a duration, as the document has it, too.
-const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h|d|w))+)$`
-
-var (
-	durationForm = regexp.MustCompile(durationPattern)
-	daysForm     = regexp.MustCompile(`([0-9.]+)([dw])`)
-)
-
-// inHours writes the days of 24 hours and the weeks of a duration as hours: Go has neither.
-func inHours(text string) string {
-	return daysForm.ReplaceAllStringFunc(text, func(part string) string {
-		last, hours := len(part)-1, 24.
-		if part[last] == 'w' {
-			hours *= 7
-		}
-		n, _ := strconv.ParseFloat(part[:last], 64)
-		return strconv.FormatFloat(n*hours, 'f', -1, 64) + "h"
-	})
-}
-
 func (d *duration) fromJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -57,23 +36,14 @@ func (d *duration) fromJSON(raw []byte) error {
 }
 
 func (d *duration) parse(text string) error {
-	if strings.HasPrefix(text, "-") {
-		return fmt.Errorf("%q is below zero: %s", text, durationWant)
-	}
-	if !durationForm.MatchString(text) {
-		return fmt.Errorf("%q is no duration: %s", text, durationWant)
-	}
-	parsed, err := time.ParseDuration(inHours(text))
-	if err != nil {
-		return fmt.Errorf("%q is no duration up to 292 years: %s", text, durationWant)
-	}
+	parsed, err := api.ParseDuration(text)
 	*d = duration(parsed)
-	return nil
+	return err //nolint:wrapcheck // its callers say where
 }
 
 // MarshalJSON implements json.Marshaler.
 func (d duration) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.Duration(d).String()) //nolint:wrapcheck // of a text, which cannot fail
+	return append(api.AppendDuration([]byte{'"'}, d.micros()), '"'), nil
 }
 
 func (d duration) micros() int64 { return time.Duration(d).Microseconds() }
@@ -208,15 +178,6 @@ func (p payload) bytes() ([]byte, error) {
 // isGiven reports whether a request has a payload, which may be empty.
 func (p payload) isGiven() bool {
 	return p.Payload != nil || p.PayloadText != nil || p.PayloadBase64 != nil
-}
-
-// payloadOf returns the payload of a task, which has none if it is a blob.
-func payloadOf(data []byte, blob *kinesinv1.Blob) (p payload) {
-	if blob != nil {
-		return p
-	}
-	p.Payload, p.PayloadText, p.PayloadBase64 = formOf(data)
-	return p
 }
 
 // result is the value that a handler returned, in one of the three forms of a payload.

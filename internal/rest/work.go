@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -50,30 +51,22 @@ type claimRequest struct {
 }
 
 type claims struct {
-	Tasks []claimedView `json:"tasks"`
+	Tasks []claimed `json:"tasks"`
 }
 
-// claimedView is an attempt that the worker has to run.
-type claimedView struct {
-	Claim       string            `json:"claim" jsonschema:"names this attempt in heartbeats and results"`
-	ID          string            `json:"id"`
-	Lambda      string            `json:"lambda"`
-	Priority    string            `json:"priority,omitempty"`
-	Collection  string            `json:"collection,omitempty"`
-	Key         string            `json:"key,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"`
-	Attempt     uint32            `json:"attempt" jsonschema:"rises with each attempt, and fences every older one"`
-	Failures    uint32            `json:"failures,omitempty"`
-	MaxAttempts uint32            `json:"max_attempts,omitempty"`
-	WorkerLost  uint32            `json:"worker_lost,omitempty"`
-	Due         moment            `json:"due,omitzero"`
-	Created     moment            `json:"created,omitzero"`
-	Timeout     duration          `json:"timeout,omitzero" jsonschema:"the attempt must have ended after so long"`
-	Hold        duration          `json:"hold" jsonschema:"how long to wait before the start, so that it is not early"`
-	Traceparent string            `json:"traceparent,omitempty"`
+// claimed is an attempt that the worker has to run.
+type claimed struct{ *kinesinv1.Claimed }
 
-	payload
-	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload: it is in the blob store of the task's clients"`
+// MarshalJSON implements json.Marshaler. The claim stands for the task, of which a worker needs no more; and hold is
+// always there, so that no worker forgets it.
+func (t claimed) MarshalJSON() ([]byte, error) {
+	claim := claimOf(t.GetTask(), t.GetAttempt())
+	t.Task = nil
+	start := `{"claim":"` + claim + `",`
+	if t.GetHold() == 0 {
+		start += `"hold":"0s",`
+	}
+	return append([]byte(start), jsonform.Append(nil, t.Claimed)[1:]...), nil
 }
 
 func claimTasks(c *call, r *claimRequest) (int, *claims, error) {
@@ -83,15 +76,9 @@ func claimTasks(c *call, r *claimRequest) (int, *claims, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	answer := &claims{Tasks: make([]claimedView, len(response.GetTasks()))}
+	answer := &claims{Tasks: make([]claimed, len(response.GetTasks()))}
 	for i, t := range response.GetTasks() {
-		answer.Tasks[i] = claimedView{
-			payload: payloadOf(t.GetPayload(), t.GetBlob()), Blob: blobViewOf(t.GetBlob()), Claim: claimOf(t.GetTask(), t.GetAttempt()),
-			ID: t.GetId(), Lambda: t.GetLambda(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), Tags: t.GetTags(),
-			Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
-			Due: moment(t.GetDue()), Created: moment(t.GetCreated()), Timeout: durationOf(t.GetTimeout()),
-			Hold: durationOf(t.GetHold()), Traceparent: t.GetTraceparent(),
-		}
+		answer.Tasks[i] = claimed{t}
 	}
 	return http.StatusOK, answer, nil
 }

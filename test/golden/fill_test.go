@@ -68,10 +68,10 @@ func (f filler) fill(m protoreflect.Message, above []protoreflect.FullName) {
 // isMore reports whether a field says that there is more, or that what a call creates was there.
 func isMore(message, field protoreflect.Name) bool {
 	switch field {
-	case "more", "next_cursor":
+	case "more":
 		return true
 	case "next":
-		return message == "ListAuditResponse"
+		return message == "ListAuditResponse" || message == "ListResponse"
 	case "existed":
 		return message == "CreateLambdaResponse" || message == "SetCronResponse"
 	}

@@ -1,0 +1,172 @@
+package jsonform
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// instantForm is a time in UTC with microseconds.
+const instantForm = "2006-01-02T15:04:05.000000Z"
+
+// Append appends a message to dst as a JSON object, without white space.
+func Append(dst []byte, m proto.Message) []byte {
+	r := m.ProtoReflect()
+	return tableOf(r.Descriptor()).append(dst, r)
+}
+
+func (t *table) append(dst []byte, m protoreflect.Message) []byte {
+	if t.isProblem {
+		problem, _ := m.Interface().(*kinesinv1.Problem)
+		return AppendValue(dst, api.HTTPProblemOf(problem))
+	}
+	dst = t.members(append(dst, '{'), m)
+	return closed(dst, '}')
+}
+
+// closed ends a list or an object, whose last element has a comma behind it.
+func closed(dst []byte, with byte) []byte {
+	if last := len(dst) - 1; dst[last] == ',' {
+		dst[last] = with
+		return dst
+	}
+	return append(dst, with)
+}
+
+// members appends the members of an object, each with a comma behind it.
+func (t *table) members(dst []byte, m protoreflect.Message) []byte {
+	for i := range t.fields {
+		f := &t.fields[i]
+		if !f.always && !m.Has(f.FieldDescriptor) {
+			continue
+		}
+		v := m.Get(f.FieldDescriptor)
+		switch {
+		case f.isInline:
+			dst = f.inside().members(dst, v.Message())
+			continue
+		case f.kind == kinesinv1.Kind_KIND_PAYLOAD:
+			dst = f.payload(dst, v)
+			continue
+		case f.IsMap():
+			dst = f.entries(append(append(dst, f.key...), '{'), v.Map())
+		case f.IsList():
+			dst = append(append(dst, f.key...), '[')
+			for i := range v.List().Len() {
+				dst = append(f.value(dst, v.List().Get(i)), ',')
+			}
+			dst = closed(dst, ']')
+		default:
+			dst = f.value(append(dst, f.key...), v)
+		}
+		dst = append(dst, ',')
+	}
+	return dst
+}
+
+// value appends the value of a field, or of an element of a list.
+func (f *field) value(dst []byte, v protoreflect.Value) []byte {
+	switch f.kind {
+	case kinesinv1.Kind_KIND_INSTANT:
+		dst = time.UnixMicro(v.Int()).UTC().AppendFormat(append(dst, '"'), instantForm)
+		return append(dst, '"')
+	case kinesinv1.Kind_KIND_DURATION:
+		return append(api.AppendDuration(append(dst, '"'), v.Int()), '"')
+	case kinesinv1.Kind_KIND_HEX:
+		return append(hex.AppendEncode(append(dst, '"'), v.Bytes()), '"')
+	}
+	if f.inside != nil {
+		return f.inside().append(dst, v.Message())
+	}
+	return appendScalar(dst, f.FieldDescriptor, v)
+}
+
+func appendScalar(dst []byte, d protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	switch d.Kind() {
+	case protoreflect.StringKind:
+		return appendText(dst, v.String())
+	case protoreflect.BytesKind:
+		return append(base64.RawURLEncoding.AppendEncode(append(dst, '"'), v.Bytes()), '"')
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(dst, v.Bool())
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return strconv.AppendInt(dst, v.Int(), 10)
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return strconv.AppendUint(dst, v.Uint(), 10)
+	case protoreflect.DoubleKind:
+		if math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
+			return append(dst, "null"...)
+		}
+		return AppendValue(dst, v.Float())
+	default:
+		return append(dst, "null"...) // the contract has no others, as a test sees
+	}
+}
+
+// entries appends a map, in the order of its keys.
+func (f *field) entries(dst []byte, m protoreflect.Map) []byte {
+	keys := make([]protoreflect.MapKey, 0, m.Len())
+	m.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, key)
+		return true
+	})
+	slices.SortFunc(keys, func(x, y protoreflect.MapKey) int { return cmp.Compare(x.String(), y.String()) })
+	for _, key := range keys {
+		dst = append(appendText(dst, key.String()), ':')
+		dst = append(appendScalar(dst, f.MapValue(), m.Get(key)), ',')
+	}
+	return closed(dst, '}')
+}
+
+// payload appends bytes of a user in the form in which they are easiest to read.
+func (f *field) payload(dst []byte, v protoreflect.Value) []byte {
+	var data []byte
+	if f.Kind() == protoreflect.StringKind {
+		data = []byte(v.String())
+	} else {
+		data = v.Bytes()
+	}
+	start := len(dst)
+	whole := bytes.NewBuffer(append(dst, f.key...))
+	if utf8.Valid(data) && json.Compact(whole, data) == nil {
+		return append(whole.Bytes(), ',')
+	}
+	dst = append(whole.Bytes()[:start], `"`+string(f.Name())...)
+	if utf8.Valid(data) {
+		return append(appendText(append(dst, `_text":`...), string(data)), ',')
+	}
+	dst = base64.StdEncoding.AppendEncode(append(dst, `_base64":"`...), data)
+	return append(dst, `",`...)
+}
+
+// appendText appends a text in quotes.
+func appendText(dst []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return AppendValue(dst, text)
+		}
+	}
+	return append(append(append(dst, '"'), text...), '"')
+}
+
+// AppendValue appends a value as package json encodes it.
+func AppendValue(dst []byte, value any) []byte {
+	whole := bytes.NewBuffer(dst)
+	encoder := json.NewEncoder(whole)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // a text, a number or a struct of these
+	return bytes.TrimSuffix(whole.Bytes(), []byte("\n"))
+}

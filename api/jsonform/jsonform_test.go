@@ -1,0 +1,156 @@
+package jsonform_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// messages returns the types of messages of all calls, and those inside them.
+func messages() map[protoreflect.FullName]protoreflect.MessageDescriptor {
+	found := map[protoreflect.FullName]protoreflect.MessageDescriptor{}
+	var add func(d protoreflect.MessageDescriptor)
+	add = func(d protoreflect.MessageDescriptor) {
+		if found[d.FullName()] != nil || d.IsMapEntry() {
+			return
+		}
+		found[d.FullName()] = d
+		for i := range d.Fields().Len() {
+			if inside := d.Fields().Get(i).Message(); inside != nil {
+				add(inside)
+			}
+		}
+	}
+	for _, service := range api.Services() {
+		for i := range service.Methods().Len() {
+			add(service.Methods().Get(i).Input())
+			add(service.Methods().Get(i).Output())
+		}
+	}
+	return found
+}
+
+// Each field that is set is in the JSON, by its name, and the schema says what it is.
+func TestEachFieldIsThere(t *testing.T) {
+	for name, d := range messages() {
+		if name == "kinesin.v1.Problem" {
+			continue
+		}
+		schema := jsonform.SchemaOf(d, func(protoreflect.MessageDescriptor) jsonform.Schema { return jsonform.Schema{} })
+		properties := schema["properties"].(jsonform.Schema)
+		for i := range d.Fields().Len() {
+			field := d.Fields().Get(i)
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := kind.New()
+			set(m, field)
+			var object map[string]any
+			if err := json.Unmarshal(jsonform.Append(nil, m.Interface()), &object); err != nil {
+				t.Fatalf("%s: %v", field.FullName(), err)
+			}
+			want := string(field.Name())
+			if is, _ := proto.GetExtension(field.Options(), kinesinv1.E_Inline).(bool); is {
+				want = string(field.Message().Fields().Get(0).Name())
+			}
+			if api.KindOf(field) == kinesinv1.Kind_KIND_PAYLOAD {
+				want += "_text"
+			}
+			if value, found := object[want]; !found || value == nil {
+				t.Errorf("%s is not in %v", field.FullName(), slices.Sorted(maps.Keys(object)))
+			}
+			if properties[want] == nil {
+				t.Errorf("%s is not in the schema", field.FullName())
+			}
+		}
+	}
+}
+
+// set sets a field to a value that is not 0.
+func set(m protoreflect.Message, field protoreflect.FieldDescriptor) {
+	value := func(d protoreflect.FieldDescriptor) protoreflect.Value {
+		switch d.Kind() {
+		case protoreflect.BoolKind:
+			return protoreflect.ValueOfBool(true)
+		case protoreflect.StringKind:
+			return protoreflect.ValueOfString("a")
+		case protoreflect.BytesKind:
+			return protoreflect.ValueOfBytes([]byte("a"))
+		case protoreflect.Int32Kind:
+			return protoreflect.ValueOfInt32(1)
+		case protoreflect.Int64Kind:
+			return protoreflect.ValueOfInt64(1)
+		case protoreflect.Uint32Kind:
+			return protoreflect.ValueOfUint32(1)
+		case protoreflect.Uint64Kind:
+			return protoreflect.ValueOfUint64(1)
+		case protoreflect.EnumKind:
+			return protoreflect.ValueOfEnum(1)
+		default:
+			return protoreflect.ValueOfFloat64(1)
+		}
+	}
+	switch {
+	case field.IsMap():
+		m.Mutable(field).Map().Set(protoreflect.ValueOfString("a").MapKey(), value(field.MapValue()))
+	case field.IsList() && field.Message() != nil:
+		m.Mutable(field).List().AppendMutable()
+	case field.IsList():
+		m.Mutable(field).List().Append(value(field))
+	case field.Message() != nil:
+		inside := m.Mutable(field).Message()
+		set(inside, inside.Descriptor().Fields().Get(0))
+	default:
+		m.Set(field, value(field))
+	}
+}
+
+func TestForms(t *testing.T) {
+	for name, c := range map[string]struct {
+		m    proto.Message
+		want string
+	}{
+		"JSON":       {&kinesinv1.Result{Result: []byte("{\"a\":\n 1}")}, `{"result":{"a":1}}`},
+		"text":       {&kinesinv1.Result{Result: []byte("a\"<\u2028é")}, `{"result_text":"a\"<\u2028é"}`},
+		"bytes":      {&kinesinv1.Result{Result: []byte{0, 0xff}}, `{"result_base64":"AP8="}`},
+		"two values": {&kinesinv1.Result{Result: []byte("1 2")}, `{"result_text":"1 2"}`},
+		"record":     {&kinesinv1.AuditRecord{Before: `{"a": 1}`, After: "b"}, `{"before":{"a":1},"after_text":"b","count":0,"seq":0}`},
+		"hex":        {&kinesinv1.Held{Task: []byte{1, 0xab}}, `{"task":"01ab"}`},
+		"cursor":     {&kinesinv1.ListResponse{Next: []byte{0xfb, 0xff}}, `{"tasks":[],"next":"-_8"}`},
+		"optional":   {&kinesinv1.SealGroupRequest{Members: proto.Uint32(0)}, `{"members":0}`},
+		"maps":       {&kinesinv1.Group{Counts: map[string]uint32{"b": 1, "a": 2}}, `{"members":0,"counted":0,"counts":{"a":2,"b":1},"follow_ups":[]}`},
+		"inline":     {&kinesinv1.ObjectiveStatus{Objective: &kinesinv1.Objective{Lambda: "m"}, Good: 1}, `{"lambda":"m","objective":0,"registered":false,"started":0,"good":1,"attained":0,"budget_left":0,"burns":[],"waiting":0}`},
+		"problem":    {&kinesinv1.RetryRejectedResult{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "t", RetryAfter: 90_000_000}}, `{"problem":{"type":"urn:kinesin:problem:throttled","title":"throttled","status":429,"detail":"t","reason":"throttled","retry_after":"1m30s"}}`},
+	} {
+		if got := string(jsonform.Append(nil, c.m)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	response := &kinesinv1.ListResponse{}
+	for i := range 1000 {
+		response.Tasks = append(response.Tasks, &kinesinv1.Task{
+			Id: strings.Repeat("k", 58), Lambda: "mail", State: "success", Priority: "normal", Key: "ada", Due: time.Now().UnixMicro() + int64(i), Created: time.Now().UnixMicro(),
+			Started: time.Now().UnixMicro(), Ended: time.Now().UnixMicro(), Attempt: 1, MaxAttempts: 10, Worker: "w", PayloadBytes: 100, Seq: 5, Tags: map[string]string{"from": "docs"},
+			Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: "w", Start: time.Now().UnixMicro(), End: time.Now().UnixMicro(), Outcome: "success"}},
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.SetBytes(int64(len(jsonform.Append(nil, response))))
+	}
+}

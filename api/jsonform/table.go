@@ -1,0 +1,100 @@
+// Package jsonform is the one JSON of the API: what HTTP, connect and the command line read and write. A message becomes an
+// object with its fields by their names in the contract. Instants are texts by RFC 3339, and durations texts such as 90s;
+// bytes of users are JSON where they are JSON; a refusal is a problem as HTTP has it. Numbers, bools and lists of messages
+// that only answers have are always there; everything else only if it is set.
+package jsonform
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// table is how a type of message is in JSON. It is made when the type is first used.
+type table struct {
+	descriptor protoreflect.MessageDescriptor
+	fields     []field // in the order of the contract
+	isProblem  bool
+}
+
+// field is how a field of a message is in JSON.
+type field struct {
+	protoreflect.FieldDescriptor
+
+	key      string // its name, in quotes, with a colon
+	kind     kinesinv1.Kind
+	always   bool          // it is there also if it is not set
+	inside   func() *table // of a message; nil: it is none
+	isInline bool          // its fields are in the object around it
+}
+
+// tables has the *table of each type of message by its descriptor.
+var tables sync.Map //nolint:gochecknoglobals // a cache of what the contract says
+
+func tableOf(d protoreflect.MessageDescriptor) *table {
+	if known, found := tables.Load(d); found {
+		return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, d.Fields().Len())}
+	isAnswer := !requested()[d.FullName()]
+	for i := range t.fields {
+		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i))}
+		f.key = strconv.Quote(string(f.Name())) + ":"
+		f.always = isAnswer && !f.HasPresence() && isNumber(f)
+		f.isInline, _ = proto.GetExtension(f.Options(), kinesinv1.E_Inline).(bool)
+		if inside := f.Message(); inside != nil && !f.IsMap() {
+			f.inside = sync.OnceValue(func() *table { return tableOf(inside) })
+		}
+		t.fields[i] = f
+	}
+	known, _ := tables.LoadOrStore(d, t)
+	return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+// isNumber reports whether a field is a number, a bool, or a list, or says how many there are of what.
+func isNumber(f field) bool {
+	switch {
+	case f.IsMap():
+		return f.MapValue().Kind() != protoreflect.StringKind
+	case f.IsList():
+		return true
+	case f.kind == kinesinv1.Kind_KIND_UNSPECIFIED || f.kind == kinesinv1.Kind_KIND_COUNT:
+		return !slices.Contains([]protoreflect.Kind{protoreflect.StringKind, protoreflect.BytesKind, protoreflect.EnumKind}, f.Kind())
+	}
+	return false
+}
+
+// requested returns the messages that requests have, without what the server alone sets in them.
+var requested = sync.OnceValue(func() map[protoreflect.FullName]bool { //nolint:gochecknoglobals // what the contract says
+	found := map[protoreflect.FullName]bool{}
+	var add func(d protoreflect.MessageDescriptor)
+	add = func(d protoreflect.MessageDescriptor) {
+		if found[d.FullName()] {
+			return
+		}
+		found[d.FullName()] = true
+		for i := range d.Fields().Len() {
+			if f := d.Fields().Get(i); f.Message() != nil && !f.IsMap() && !IsReadOnly(f) {
+				add(f.Message())
+			}
+		}
+	}
+	for _, service := range api.Services() {
+		for i := range service.Methods().Len() {
+			add(service.Methods().Get(i).Input())
+		}
+	}
+	return found
+})
+
+// IsReadOnly reports whether the server alone sets a field.
+func IsReadOnly(f protoreflect.FieldDescriptor) bool {
+	is, _ := proto.GetExtension(f.Options(), kinesinv1.E_ReadOnly).(bool)
+	return is
+}
