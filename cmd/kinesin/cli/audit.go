@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -43,8 +44,10 @@ With -o json each record is one line.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &since, min: time.Second}, "since", "how far back to look")
-	return a.callingAccess(c, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
-		return a.printAudit(ctx, client, time.Now().Add(-since))
+	return a.watching(c, func(ctx context.Context, _ *sdk.Client, _ []string) error {
+		return a.withAccess(func(client kinesinv1connect.AccessServiceClient) error {
+			return a.printAudit(ctx, client, time.Now().Add(-since))
+		})
 	})
 }
 

@@ -314,7 +314,7 @@ func memberCountsText(g *sdk.GroupInfo) string {
 }
 
 func (a *app) groupMembersCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
+	return a.watching(&cobra.Command{
 		Use:   "members ID",
 		Short: "List the members of a group in their order, with their results",
 		Args:  one("ID"),
@@ -326,6 +326,12 @@ func (a *app) groupMembersCommand() *cobra.Command {
 			}
 			if a.json() {
 				if err := printJSON(a.Stdout, memberObjectOf(&m)); err != nil {
+					return err
+				}
+				continue
+			}
+			if a.output == formatName {
+				if err := a.printLine(m.Task.ID); err != nil {
 					return err
 				}
 				continue
