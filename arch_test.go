@@ -128,7 +128,7 @@ var table = []row{
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/backoff", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*", "internal/access", "internal/room"}, never: serverSide},
-	{name: "api/jsonform", may: []string{"api", "api/kinesinv1", "api/kinesinv1/comments"}, never: serverSide},
+	{name: "api/jsonform", may: []string{"task", "api", "api/kinesinv1", "api/kinesinv1/comments"}, never: serverSide},
 	{name: "api/kinesinv1/comments", never: serverSide, generated: true},
 	{name: "api/envelope", may: []string{"task", "api/kinesinv1"}, never: serverSide},
 	{name: "api/kinesinv1", never: serverSide, generated: true},

@@ -79,7 +79,7 @@ func (t *table) members(dst []byte, m protoreflect.Message) []byte {
 
 // value appends the value of a field, or of an element of a list.
 func (f *field) value(dst []byte, v protoreflect.Value) []byte {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // others are as their type
 	case kinesinv1.Kind_KIND_INSTANT:
 		dst = time.UnixMicro(v.Int()).UTC().AppendFormat(append(dst, '"'), instantForm)
 		return append(dst, '"')
@@ -144,7 +144,8 @@ func (f *field) payload(dst []byte, v protoreflect.Value) []byte {
 	if utf8.Valid(data) && json.Compact(whole, data) == nil {
 		return append(whole.Bytes(), ',')
 	}
-	dst = append(whole.Bytes()[:start], `"`+string(f.Name())...)
+	dst = whole.Bytes()[:start]
+	dst = append(dst, `"`+string(f.Name())...)
 	if utf8.Valid(data) {
 		return append(appendText(append(dst, `_text":`...), string(data)), ',')
 	}

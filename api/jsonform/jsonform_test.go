@@ -1,6 +1,7 @@
 package jsonform_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // messages returns the types of messages of all calls, and those inside them.
@@ -48,7 +50,7 @@ func TestEachFieldIsThere(t *testing.T) {
 			continue
 		}
 		schema := jsonform.SchemaOf(d, func(protoreflect.MessageDescriptor) jsonform.Schema { return jsonform.Schema{} })
-		properties := schema["properties"].(jsonform.Schema)
+		properties, _ := schema["properties"].(jsonform.Schema)
 		for i := range d.Fields().Len() {
 			field := d.Fields().Get(i)
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
@@ -136,6 +138,53 @@ func TestForms(t *testing.T) {
 	} {
 		if got := string(jsonform.Append(nil, c.m)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// What is decoded is encoded, and decoded to the same again.
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{
+		`{"lambda":"mail","payload":{"a":[1]},"delay":"1w","tags":{"x":"y"},"then":[{"lambda":"sms","payload_text":"","else":[{"lambda":"a","payload_base64":"AP8="}]}]}`,
+		`{"name":"mail","priorities":["a"],"timeout":"15m","priority_weights":{"a":1},"retry_share":0.5,"breaker":{}}`,
+		`{"action":"reschedule","by":"-1h","due":"2027-01-31T09:00:00.25+01:00","request_id":"01920000-0000-7000-8000-000000000000"}`,
+		`{"payload":` + strings.Repeat("[", 20_000), `{"then":` + strings.Repeat(`[{"lambda":"a","then":`, 101), `{"lambda":"\ud800"}`, `{"lambda":null}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, service := range api.Services() {
+			for i := range service.Methods().Len() {
+				kind, err := protoregistry.GlobalTypes.FindMessageByName(service.Methods().Get(i).Input().FullName())
+				if err != nil {
+					t.Fatal(err)
+				}
+				first, second := kind.New().Interface(), kind.New().Interface()
+				if _, err := jsonform.Decode(data, first); err != nil {
+					continue
+				}
+				again := jsonform.Append(nil, first)
+				if _, err := jsonform.Decode(again, second); err != nil || !bytes.Equal(jsonform.Append(nil, second), again) {
+					t.Fatalf("%s: %q became %q, and then %q: %v", kind.Descriptor().Name(), data, again, jsonform.Append(nil, second), err)
+				}
+			}
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"dealy":"1s"}`: `unknown field "dealy" in the body; allowed here: backoff_max`, `{"lambda":"a","lambda":"b"}`: `field "lambda" is twice in the body`,
+		`{}`: `the body has no field "lambda", which it needs`, `[]`: `the body: [] is no JSON object`, `{`: `the body is not JSON, at byte 1`,
+		`{"lambda":1}`: `lambda: 1 is not a text`, `{"lambda":null}`: `lambda: null is no value; leave the field out`, `{"max_attempts":0}`: `max_attempts: 0 is not a whole number from 1`,
+		`{"timeout":"0s"}`: `timeout: "0s" is too short`, `{"delay":"-1s"}`: `delay: "-1s" is below zero`, `{"due":5}`: `due: 5 is no time: want a time by RFC 3339`,
+		`{"lambda":"\ud800"}`: `lambda: \ud800 is half of a surrogate pair`, `{"payload":1,"payload_text":"a"}`: `the same in two forms: want one of payload`,
+		`{"payload_base64":"?"}`: `payload_base64: not base64`, `{"tags":{"a":1}}`: `tags: the value of "a" is not a text`, `{"tags":{"a":"b","a":"c"}}`: `tags: "a" is there twice`,
+		`{"then":[{"lambda":"a"},{"lambda":"b","else":[{"key":"k"}]}]}`: `then[1].else[0]: the task has no field "lambda"`, `{"then":[` + strings.Repeat(`{"lambda":"a"},`, task.FollowupsMax) + `{}]}`: `then: more than `, `{"lambda_ref":1}`: `unknown field "lambda_ref"`,
+		`{"lambda":"a","due":"2027-01-31T09:00:00Z","delay":"0s"}`: `want due or delay, not both`, `{"request_id":"x"}`: `request_id: "x" is no text of hexadecimal digits`,
+	} {
+		if _, err := jsonform.Decode([]byte(text), &kinesinv1.ScheduleItem{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }

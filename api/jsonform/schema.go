@@ -2,6 +2,7 @@ package jsonform
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -16,48 +17,100 @@ type Schema = map[string]any
 
 // SchemaOf returns the schema of what Append makes of a type of message. inside returns that of a message inside.
 func SchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.MessageDescriptor) Schema) Schema {
-	properties, required := Schema{}, []string{}
-	tableOf(d).describe(properties, &required, inside)
-	schema := Schema{"type": "object", "properties": properties}
-	if len(required) > 0 {
-		schema["required"] = required
+	w := writer{properties: Schema{}, inside: inside}
+	w.add(tableOf(d))
+	return w.schema()
+}
+
+// RequestSchemaOf returns the schema of what Decode takes.
+func RequestSchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.MessageDescriptor) Schema, except ...string) Schema {
+	w := writer{properties: Schema{}, inside: inside, isRequest: true, except: except}
+	w.add(tableOf(d))
+	schema := w.schema()
+	schema["additionalProperties"] = false
+	return schema
+}
+
+// writer writes the schema of an object.
+type writer struct {
+	properties Schema
+	required   []string
+	inside     func(protoreflect.MessageDescriptor) Schema
+	isRequest  bool
+	except     []string
+}
+
+func (w *writer) schema() Schema {
+	schema := Schema{"type": "object", "properties": w.properties}
+	if len(w.required) > 0 {
+		schema["required"] = w.required
 	}
 	return schema
 }
 
-func (t *table) describe(properties Schema, required *[]string, inside func(protoreflect.MessageDescriptor) Schema) {
+func (w *writer) add(t *table) {
 	for i := range t.fields {
 		f := &t.fields[i]
 		name := string(f.Name())
 		if f.isInline {
-			f.inside().describe(properties, required, inside)
+			w.add(f.inside())
 			continue
 		}
-		if f.always {
-			*required = append(*required, name)
+		if w.isRequest && (f.isReadOnly || slices.Contains(w.except, name)) {
+			continue
 		}
-		one := f.describe(inside)
+		if f.always || w.isRequest && f.isRequired && !slices.Contains(w.except, "?"+name) {
+			w.required = append(w.required, name)
+		}
+		one := f.describe(w.inside)
 		switch {
 		case f.IsMap():
 			values := field{FieldDescriptor: f.MapValue()}
-			one = Schema{"type": "object", "additionalProperties": values.describe(inside)}
+			one = Schema{"type": "object", "additionalProperties": values.describe(w.inside)}
 		case f.IsList():
 			one = Schema{"type": "array", "items": one}
+		}
+		if w.isRequest {
+			f.bound(one)
 		}
 		if text := f.text(); text != "" {
 			one["description"] = text
 		}
-		properties[name] = one
+		w.properties[name] = one
 		if f.kind == kinesinv1.Kind_KIND_PAYLOAD {
-			properties[name+"_text"] = Schema{"type": "string", "description": name + ", if it is no JSON, but text in UTF-8"}
-			properties[name+"_base64"] = Schema{"type": "string", "contentEncoding": "base64", "description": name + ", if it is other bytes"}
+			w.properties[name+"_text"] = Schema{"type": "string", "description": name + ", if it is no JSON, but text in UTF-8"}
+			w.properties[name+"_base64"] = Schema{"type": "string", "contentEncoding": "base64", "description": name + ", if it is other bytes"}
 		}
+	}
+}
+
+// words are what some fields of requests may be. In answers there may be more in a newer server.
+var words = map[protoreflect.FullName][]string{ //nolint:gochecknoglobals // a table
+	"kinesin.v1.CreateJobRequest.action":  {"cancel", "redrive", "reschedule", "expire", "delete"},
+	"kinesin.v1.Gate.action":              {"pause", "drop"},
+	"kinesin.v1.Lambda.mode":              {"managed", "deliver"},
+	"kinesin.v1.ScheduleItem.on_conflict": {"keep", "replace", "reject"},
+}
+
+// bound adds to the schema of a field what is allowed in requests.
+func (f *field) bound(schema Schema) {
+	switch {
+	case f.IsMap():
+		schema["maxProperties"] = api.ListMax(f.FullName())
+	case f.IsList():
+		schema["maxItems"] = api.ListMax(f.FullName())
+	case words[f.FullName()] != nil:
+		schema["enum"] = words[f.FullName()]
+	case f.kind == kinesinv1.Kind_KIND_DURATION && !f.isSigned:
+		schema["pattern"] = api.DurationPattern
+	case f.isPositive:
+		schema["minimum"] = 1
 	}
 }
 
 // describe returns the schema of a value, or of an element of a list.
 func (f *field) describe(inside func(protoreflect.MessageDescriptor) Schema) Schema {
-	switch f.kind {
+	switch f.kind { //nolint:exhaustive // others are as their type
 	case kinesinv1.Kind_KIND_INSTANT:
 		return Schema{"type": "string", "format": "date-time", "examples": []string{"2027-01-31T09:00:00Z"}}
 	case kinesinv1.Kind_KIND_DURATION:

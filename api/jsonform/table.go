@@ -32,6 +32,11 @@ type field struct {
 	always   bool          // it is there also if it is not set
 	inside   func() *table // of a message; nil: it is none
 	isInline bool          // its fields are in the object around it
+
+	isReadOnly bool // no request has it
+	isRequired bool // a request has it
+	isPositive bool // not 0 in a request
+	isSigned   bool // of a duration that may be below 0
 }
 
 // tables has the *table of each type of message by its descriptor.
@@ -47,7 +52,8 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i))}
 		f.key = strconv.Quote(string(f.Name())) + ":"
 		f.always = isAnswer && !f.HasPresence() && isNumber(f)
-		f.isInline, _ = proto.GetExtension(f.Options(), kinesinv1.E_Inline).(bool)
+		f.isInline, f.isReadOnly, f.isRequired = says(f, kinesinv1.E_Inline), says(f, kinesinv1.E_ReadOnly), says(f, kinesinv1.E_Required)
+		f.isPositive, f.isSigned = says(f, kinesinv1.E_Positive), says(f, kinesinv1.E_Signed)
 		if inside := f.Message(); inside != nil && !f.IsMap() {
 			f.inside = sync.OnceValue(func() *table { return tableOf(inside) })
 		}
@@ -80,7 +86,7 @@ var requested = sync.OnceValue(func() map[protoreflect.FullName]bool { //nolint:
 		}
 		found[d.FullName()] = true
 		for i := range d.Fields().Len() {
-			if f := d.Fields().Get(i); f.Message() != nil && !f.IsMap() && !IsReadOnly(f) {
+			if f := d.Fields().Get(i); f.Message() != nil && !f.IsMap() && !says(f, kinesinv1.E_ReadOnly) {
 				add(f.Message())
 			}
 		}
@@ -93,8 +99,8 @@ var requested = sync.OnceValue(func() map[protoreflect.FullName]bool { //nolint:
 	return found
 })
 
-// IsReadOnly reports whether the server alone sets a field.
-func IsReadOnly(f protoreflect.FieldDescriptor) bool {
-	is, _ := proto.GetExtension(f.Options(), kinesinv1.E_ReadOnly).(bool)
+// says reports whether a field has an option.
+func says(f protoreflect.FieldDescriptor, option protoreflect.ExtensionType) bool {
+	is, _ := proto.GetExtension(f.Options(), option).(bool)
 	return is
 }

@@ -1042,11 +1042,11 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"X\n" +
 	"\x13CreateGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"i\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"o\n" +
 	"\x11AddMembersRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\rR\x02at\x12.\n" +
-	"\x05items\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\"Z\n" +
+	"\x02at\x18\x02 \x01(\rR\x02at\x124\n" +
+	"\x05items\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xd8\xf3\x18\x01R\x05items\"Z\n" +
 	"\x12AddMembersResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
 	"\amembers\x18\x02 \x01(\rR\amembers\x12\x18\n" +

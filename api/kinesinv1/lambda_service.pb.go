@@ -802,9 +802,9 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\x9d\b\n" +
-	"\x06Lambda\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xa9\b\n" +
+	"\x06Lambda\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
 	"\n" +
 	"priorities\x18\x03 \x03(\tR\n" +
@@ -828,8 +828,8 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x14registration_refused\x18\x0f \x01(\tB\x04\xc8\xf3\x18\x01R\x13registrationRefused\x12)\n" +
 	"\vshards_from\x18\x10 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\n" +
 	"shardsFrom\x12)\n" +
-	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\fkeyRetention\x12!\n" +
-	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12'\n" +
+	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\fkeyRetention\x12'\n" +
+	"\fpoison_bound\x18\x12 \x01(\rB\x04\xe0\xf3\x18\x01R\vpoisonBound\x12'\n" +
 	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\vstartWithin\x12R\n" +
 	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
@@ -843,9 +843,9 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"C\n" +
 	"\aBreaker\x12\x1a\n" +
 	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
-	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"A\n" +
-	"\x13CreateLambdaRequest\x12*\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
+	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"G\n" +
+	"\x13CreateLambdaRequest\x120\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\"P\n" +
@@ -857,9 +857,9 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\x14\n" +
 	"\x12ListLambdasRequest\"C\n" +
 	"\x13ListLambdasResponse\x12,\n" +
-	"\alambdas\x18\x01 \x03(\v2\x12.kinesin.v1.LambdaR\alambdas\"A\n" +
-	"\x13UpdateLambdaRequest\x12*\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"B\n" +
+	"\alambdas\x18\x01 \x03(\v2\x12.kinesin.v1.LambdaR\alambdas\"G\n" +
+	"\x13UpdateLambdaRequest\x120\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"B\n" +
 	"\x14UpdateLambdaResponse\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"a\n" +
 	"\x13DeleteLambdaRequest\x12\x12\n" +

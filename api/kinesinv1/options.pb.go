@@ -106,6 +106,30 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51002,opt,name=inline",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51003,
+		Name:          "kinesin.v1.required",
+		Tag:           "varint,51003,opt,name=required",
+		Filename:      "kinesin/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51004,
+		Name:          "kinesin.v1.positive",
+		Tag:           "varint,51004,opt,name=positive",
+		Filename:      "kinesin/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51005,
+		Name:          "kinesin.v1.signed",
+		Tag:           "varint,51005,opt,name=signed",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -116,6 +140,12 @@ var (
 	E_ReadOnly = &file_kinesin_v1_options_proto_extTypes[1] // the server alone sets it: no request has it
 	// optional bool inline = 51002;
 	E_Inline = &file_kinesin_v1_options_proto_extTypes[2] // in JSON the fields of this message are in the object around it
+	// optional bool required = 51003;
+	E_Required = &file_kinesin_v1_options_proto_extTypes[3] // a request in JSON has it
+	// optional bool positive = 51004;
+	E_Positive = &file_kinesin_v1_options_proto_extTypes[4] // a request in JSON that has it has no 0, which would mean that it was left out
+	// optional bool signed = 51005;
+	E_Signed = &file_kinesin_v1_options_proto_extTypes[5] // of a duration: in JSON it may be below 0
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -134,7 +164,10 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\fKIND_PAYLOAD\x10\x05:E\n" +
 	"\x04kind\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x8e\x03 \x01(\x0e2\x10.kinesin.v1.KindR\x04kind:<\n" +
 	"\tread_only\x12\x1d.google.protobuf.FieldOptions\x18\xb9\x8e\x03 \x01(\bR\breadOnly:7\n" +
-	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inlineB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inline:;\n" +
+	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18\xbb\x8e\x03 \x01(\bR\brequired:;\n" +
+	"\bpositive\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\bpositive:7\n" +
+	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signedB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -157,11 +190,14 @@ var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1, // 0: kinesin.v1.kind:extendee -> google.protobuf.FieldOptions
 	1, // 1: kinesin.v1.read_only:extendee -> google.protobuf.FieldOptions
 	1, // 2: kinesin.v1.inline:extendee -> google.protobuf.FieldOptions
-	0, // 3: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	3, // [3:4] is the sub-list for extension type_name
-	0, // [0:3] is the sub-list for extension extendee
+	1, // 3: kinesin.v1.required:extendee -> google.protobuf.FieldOptions
+	1, // 4: kinesin.v1.positive:extendee -> google.protobuf.FieldOptions
+	1, // 5: kinesin.v1.signed:extendee -> google.protobuf.FieldOptions
+	0, // 6: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	6, // [6:7] is the sub-list for extension type_name
+	0, // [0:6] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -177,7 +213,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 3,
+			NumExtensions: 6,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

@@ -174,11 +174,12 @@ type taskBatch struct{ *call }
 func newTaskBatch(c *call) (batchKind, error) { return taskBatch{c}, nil }
 
 func (b taskBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
-	var request scheduleRequest
-	if err := decode(line, &request); err != nil {
+	item := &kinesinv1.ScheduleItem{}
+	if _, err := jsonform.Decode(line, item, "lambda"); err != nil {
 		return nil, invalid("%v", err)
 	}
-	return request.item(b.vars["lambda"])
+	item.Lambda = b.vars["lambda"]
+	return item, nil
 }
 
 func (b taskBatch) schedule(k *chunk) error {

@@ -32,6 +32,7 @@ type call struct {
 	r     *http.Request
 	vars  map[string]string // of the path, decoded
 	query url.Values
+	given []string // the fields of the body
 }
 
 func invalid(format string, args ...any) error {
@@ -117,7 +118,12 @@ func (c *call) decode(into any) error {
 		}
 		return invalid("the body is empty: want a JSON object such as {}")
 	}
-	if err := decode(data, into); err != nil {
+	if m, is := into.(proto.Message); is {
+		c.given, err = jsonform.Decode(data, m, c.route.without...)
+	} else {
+		err = decode(data, into)
+	}
+	if err != nil {
 		return invalid("%v", err)
 	}
 	return nil

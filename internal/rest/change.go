@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
@@ -32,97 +33,52 @@ func noted(asked int64, status int, t *kinesinv1.ChangeResult, err error) (int, 
 	return status, t, err
 }
 
-// patchRequest changes the time of a task, its priority, or its payload and settings.
-type patchRequest struct {
-	payload
-	when
-	overrides
-
-	Priority string  `json:"priority,omitempty" jsonschema:"one of the lambda's"`
-	IfSeq    ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
-}
-
 // patchTask changes all of it in one write.
-func patchTask(c *call, r *patchRequest) (int, *kinesinv1.ChangeResult, error) {
-	seq, err := c.ifSeq(uint64(r.IfSeq))
+func patchTask(c *call, r *kinesinv1.TaskUpdate) (int, *kinesinv1.ChangeResult, error) {
+	seq, err := c.ifSeq(r.GetIfSeq())
 	if err != nil {
 		return 0, nil, err
 	}
-	data, err := r.bytes()
-	if err != nil {
-		return 0, nil, invalid("%v", err)
-	}
-	due, delay, err := r.micros()
-	if err != nil {
-		return 0, nil, err
-	}
+	updates := slices.ContainsFunc(c.given, func(name string) bool { return name != "due" && name != "delay" && name != "if_seq" })
+	moves := slices.Contains(c.given, "due") || slices.Contains(c.given, "delay")
 	ids, keys := c.target()
-	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{} || r.Priority != ""
 	switch {
 	case moves && !updates:
 		status, t, err := onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
-			Ids: ids, Keys: keys, Due: due, Delay: delay, IfSeq: seq,
+			Ids: ids, Keys: keys, Due: r.GetDue(), Delay: r.GetDelay(), IfSeq: seq,
 		}))
-		return noted(due, status, t, err)
+		return noted(r.GetDue(), status, t, err)
 	case !updates:
 		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
 	}
-	update := &kinesinv1.TaskUpdate{
-		IfSeq: seq, Payload: given(r.payload, data),
-		MaxAttempts: r.MaxAttempts.uint32(), Timeout: r.Timeout.micros(), BackoffMin: r.BackoffMin.micros(), BackoffMax: r.BackoffMax.micros(),
-		StartBefore: int64(r.StartBefore), Priority: r.Priority, Due: due, Delay: delay,
-	}
-	if r.Delay != nil && delay == 0 {
-		update.Delay = 1 // now
+	if r.IfSeq = seq; slices.Contains(c.given, "delay") && r.GetDelay() == 0 {
+		r.Delay = 1 // now
 	}
 	if len(ids) > 0 {
-		update.Id = ids[0]
+		r.Id = ids[0]
 	} else {
-		update.Key = keys[0]
+		r.Key = keys[0]
 	}
-	status, t, err := onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
-	return noted(due, status, t, err)
+	status, t, err := onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{r}}))
+	return noted(r.GetDue(), status, t, err)
 }
 
-// given returns the bytes of a payload that a request has; nil if it has none. One that is empty is not nil.
-func given(p payload, data []byte) []byte {
-	if p.isGiven() && data == nil {
-		return []byte{}
-	}
-	return data
-}
-
-type runRequest struct {
-	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
-}
-
-func runTask(c *call, r *runRequest) (int, *kinesinv1.ChangeResult, error) {
-	seq, err := c.ifSeq(uint64(r.IfSeq))
+func runTask(c *call, r *kinesinv1.RescheduleRequest) (int, *kinesinv1.ChangeResult, error) {
+	seq, err := c.ifSeq(r.GetIfSeq())
 	if err != nil {
 		return 0, nil, err
 	}
-	ids, keys := c.target()
-	return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{Ids: ids, Keys: keys, IfSeq: seq}))
+	r.IfSeq = seq
+	r.Ids, r.Keys = c.target()
+	return onlyChange(c.Tasks.Reschedule(c.r.Context(), r))
 }
 
-type redriveRequest struct {
-	payload
-
-	Force bool    `json:"force,omitempty" jsonschema:"also a task that ended as success or delivered"`
-	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
-}
-
-func redriveTask(c *call, r *redriveRequest) (int, *kinesinv1.ChangeResult, error) {
-	seq, err := c.ifSeq(uint64(r.IfSeq))
+func redriveTask(c *call, r *kinesinv1.RedriveRequest) (int, *kinesinv1.ChangeResult, error) {
+	seq, err := c.ifSeq(r.GetIfSeq())
 	if err != nil {
 		return 0, nil, err
 	}
-	data, err := r.bytes()
-	if err != nil {
-		return 0, nil, invalid("%v", err)
-	}
-	ids, keys := c.target()
-	return onlyChange(c.Tasks.Redrive(c.r.Context(), &kinesinv1.RedriveRequest{
-		Ids: ids, Keys: keys, Force: r.Force, IfSeq: seq, Payload: given(r.payload, data),
-	}))
+	r.IfSeq = seq
+	r.Ids, r.Keys = c.target()
+	return onlyChange(c.Tasks.Redrive(c.r.Context(), r))
 }

@@ -6,13 +6,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-type deadLetterRequest struct {
-	Priority string `json:"priority,omitempty" jsonschema:"only of this priority"`
-	Pace     uint32 `json:"pace,omitempty" jsonschema:"messages a second, at most 500; 0: as fast as SQS"`
-	Began    moment `json:"began,omitzero" jsonschema:"of the answer before, to go on"`
-	Purge    bool   `json:"purge,omitempty" jsonschema:"of delete: have SQS empty the queues, within a minute"`
-}
-
 func listDeadLetters(c *call, _ *none) (int, *kinesinv1.ListDeadLettersResponse, error) {
 	limit, err := c.number("limit", 1000)
 	if err != nil {
@@ -35,11 +28,10 @@ func countDeadLetters(c *call, _ *none) (int, *kinesinv1.CountDeadLettersRespons
 
 // changeDeadLetters returns the function of an action. It answers 202 when the caller has to call again, or
 // SQS to go on.
-func changeDeadLetters(action string) func(c *call, r *deadLetterRequest) (int, *kinesinv1.ChangeDeadLettersResponse, error) {
-	return func(c *call, r *deadLetterRequest) (int, *kinesinv1.ChangeDeadLettersResponse, error) {
-		response, err := c.DeadLetters.ChangeDeadLetters(c.r.Context(), &kinesinv1.ChangeDeadLettersRequest{
-			Action: action, Lambda: c.vars["lambda"], Priority: r.Priority, Pace: r.Pace, Began: int64(r.Began), Purge: r.Purge,
-		})
+func changeDeadLetters(action string) func(c *call, r *kinesinv1.ChangeDeadLettersRequest) (int, *kinesinv1.ChangeDeadLettersResponse, error) {
+	return func(c *call, r *kinesinv1.ChangeDeadLettersRequest) (int, *kinesinv1.ChangeDeadLettersResponse, error) {
+		r.Action, r.Lambda = action, c.vars["lambda"]
+		response, err := c.DeadLetters.ChangeDeadLetters(c.r.Context(), r)
 		if response.GetMore() || len(response.GetQueues()) > 0 {
 			return http.StatusAccepted, response, err
 		}

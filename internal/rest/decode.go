@@ -11,18 +11,13 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // listsMax is how many elements a list or map of a request may have, by its name.
 var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
-	"lambdas":          api.LambdasMax,
-	"members":          api.ItemsMax,
-	"priorities":       task.PrioritiesMax,
-	"priority_weights": task.PrioritiesMax,
-	"results":          api.ResultsMax,
-	"running":          api.HeldMax,
-	"tags":             task.TagsMax,
+	"lambdas": api.LambdasMax,
+	"results": api.ResultsMax,
+	"running": api.HeldMax,
 }
 
 // decode reads a JSON object into the struct that into points to. It is stricter than encoding/json, because
@@ -203,9 +198,6 @@ func isNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("
 func named(name place, err error) error {
 	if err == nil {
 		return nil
-	}
-	if inner, is := err.(*placed); is { //nolint:errorlint // nothing wraps one
-		return &placed{name.String() + inner.where, inner.error}
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

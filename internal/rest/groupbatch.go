@@ -4,16 +4,10 @@ import (
 	"cmp"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// memberLine is a line of a batch of members.
-type memberLine struct {
-	Lambda string `json:"lambda,omitempty"`
-
-	scheduleRequest
-}
 
 // memberBatch adds members to a group. The lines of a chunk are added together or not at all, and the batch
 // ends with a line that is refused, since the places of those behind it depend on it.
@@ -42,15 +36,14 @@ func newMemberBatch(c *call) (batchKind, error) {
 }
 
 func (b *memberBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
-	var request memberLine
-	if err := decode(line, &request); err != nil {
+	item := &kinesinv1.ScheduleItem{}
+	if _, err := jsonform.Decode(line, item, "?lambda"); err != nil {
 		return nil, invalid("%v", err)
 	}
-	lambda := cmp.Or(request.Lambda, b.lambda)
-	if lambda == "" {
+	if item.Lambda = cmp.Or(item.GetLambda(), b.lambda); item.GetLambda() == "" {
 		return nil, invalid(`"lambda" is missing: want it in the line, or for all lines in the query`)
 	}
-	return request.item(lambda)
+	return item, nil
 }
 
 func (b *memberBatch) schedule(k *chunk) error {

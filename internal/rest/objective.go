@@ -7,20 +7,12 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// objectiveRequest sets an objective.
-type objectiveRequest struct {
-	Within    duration `json:"within" jsonschema:"how late a task may start, 1ms to 24h"`
-	Objective float64  `json:"objective" jsonschema:"percentage of tasks that start in time, above 0 and below 100"`
-	Window    duration `json:"window,omitzero" jsonschema:"over which time that holds: whole hours, 1h to 90 days; 720h when not set"`
-	ManagedBy string   `json:"managed_by,omitempty" jsonschema:"the declared set that it is of; none takes it out, and it stays when not set"`
-}
-
 func objectiveRoutes() []route {
 	const path = "/v1/lambdas/{lambda}/objective"
 	return []route{
 		op("GET", "/v1/objectives", "listObjectives", "How the objectives of all lambdas are met", getObjectives),
 		op("GET", path, "getObjective", "How the objective of a lambda is met", getObjective, notFound),
-		op("PUT", path, "setObjective", "Set the objective of a lambda", setObjective, notFound),
+		op("PUT", path, "setObjective", "Set the objective of a lambda", setObjective, notFound, without("lambda")),
 		op("DELETE", path, "deleteObjective", "Delete the objective of a lambda", deleteObjective, notFound),
 	}
 }
@@ -41,10 +33,9 @@ func getObjective(c *call, _ *none) (int, *kinesinv1.ObjectiveStatus, error) {
 	return http.StatusOK, response.GetObjectives()[0], nil
 }
 
-func setObjective(c *call, r *objectiveRequest) (int, *kinesinv1.Objective, error) {
-	response, err := c.Objectives.SetObjective(c.r.Context(), &kinesinv1.SetObjectiveRequest{
-		Lambda: c.vars["lambda"], Within: r.Within.micros(), Objective: r.Objective, Window: r.Window.micros(), ManagedBy: r.ManagedBy,
-	})
+func setObjective(c *call, r *kinesinv1.SetObjectiveRequest) (int, *kinesinv1.Objective, error) {
+	r.Lambda = c.vars["lambda"]
+	response, err := c.Objectives.SetObjective(c.r.Context(), r)
 	return http.StatusOK, response.GetObjective(), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // object is a JSON object of the document. Its members are sorted when it is encoded.
@@ -88,7 +89,7 @@ func (d *describer) operation(r *route) (object, error) {
 	if r.request == nil {
 		return operation, nil
 	}
-	request, err := d.ref(r.request, true)
+	request, err := d.request(r)
 	if err != nil {
 		return nil, err
 	}
@@ -143,24 +144,15 @@ func parametersOf(r *route) []object {
 
 // own are the schemas of types with a form of their own.
 func own() map[reflect.Type]*jsonschema.Schema {
-	follows := &jsonschema.Schema{
-		Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id does not apply, and on_conflict is keep or replace",
-		Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
-	}
+	follows := &jsonschema.Schema{Ref: "#/components/schemas/ScheduleItemRequest"}
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
+		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows, MaxItems: new(task.FollowupsMax)}}},
 
 		reflect.TypeFor[duration](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
-		reflect.TypeFor[positive](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
-		reflect.TypeFor[ordinal]():  {Type: "integer", Minimum: new(1.)},
-		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + api.DurationPattern[1:], Examples: []any{"-1h"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[followups](): {Type: "array", Items: &jsonschema.Schema{
-			Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id does not apply, and on_conflict is keep or replace",
-			Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
-		}},
+		reflect.TypeFor[digits]():   {Type: "string", Pattern: "^[0-9a-fA-F-]*$"},
 	}
 }
 
@@ -179,6 +171,24 @@ func (d *describer) answer(t reflect.Type) (object, error) {
 		return object{"$ref": "#/components/schemas/Claims"}, nil
 	}
 	return d.ref(t, false)
+}
+
+// request returns the schema of a body.
+func (d *describer) request(r *route) (object, error) {
+	if m, isMessage := reflect.TypeAssert[proto.Message](reflect.New(r.request)); isMessage {
+		return jsonform.RequestSchemaOf(m.ProtoReflect().Descriptor(), d.requested, r.without...), nil
+	}
+	return d.ref(r.request, true)
+}
+
+// requested returns a reference to the schema of a message inside a request, which it adds to the document.
+func (d *describer) requested(of protoreflect.MessageDescriptor) object {
+	name := string(of.Name()) + "Request"
+	if d.schemas[name] == nil {
+		d.schemas[name] = object{} // of a message that is inside of itself
+		d.schemas[name] = jsonform.RequestSchemaOf(of, d.requested)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
 }
 
 // message returns a reference to the schema of a message, which it adds to the document.
@@ -237,7 +247,7 @@ func structsIn(t reflect.Type) (found []reflect.Type) {
 		for inside.Kind() == reflect.Slice || inside.Kind() == reflect.Pointer {
 			inside = inside.Elem()
 		}
-		if !field.Anonymous && inside.Kind() == reflect.Struct && inside != reflect.TypeFor[shift]() && inside != reflect.TypeFor[followup]() {
+		if !field.Anonymous && inside.Kind() == reflect.Struct {
 			found = append(found, inside)
 		}
 	}
@@ -246,10 +256,7 @@ func structsIn(t reflect.Type) (found []reflect.Type) {
 
 // words are what some fields of requests may be. In answers there may be more in a newer server.
 var words = map[string][]string{ //nolint:gochecknoglobals // a table
-	"action":      {"cancel", "redrive", "reschedule", "expire", "delete"},
-	"mode":        {"managed", "deliver"},
-	"on_conflict": {"keep", "replace", "reject"},
-	"outcome":     {"success", "retriable_failure", "fatal_failure", "snoozed", "released", "cancelled"},
+	"outcome": {"success", "retriable_failure", "fatal_failure", "snoozed", "released", "cancelled"},
 }
 
 // tidy returns a schema without what Go's types say and this API does not: null is never sent or taken.

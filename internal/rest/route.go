@@ -22,7 +22,8 @@ type route struct {
 	failures       []int
 	batch          batchMaker // of a batch that it takes, too, see batch.go; nil: none
 	bodyIsOptional bool
-	isConditional  bool // it takes If-Match
+	isConditional  bool     // it takes If-Match
+	without        []string // fields of the request that the path says, or that are of other routes
 	serve          func(c *call) (status int, answer any, err error)
 }
 
@@ -94,6 +95,9 @@ func fails(statuses ...int) option {
 func takes(params ...param) option {
 	return func(r *route) { r.query = append(r.query, params...) }
 }
+
+// without leaves fields of a request out.
+func without(names ...string) option { return func(r *route) { r.without = names } }
 
 func optionalBody() option { return func(r *route) { r.bodyIsOptional = true } }
 

@@ -18,7 +18,7 @@ var (
 // routes returns the table of all operations, which is also the source of the document.
 func routes() []route {
 	return slices.Concat(
-		[]route{batchToo(newTaskBatch, op("POST", "/v1/lambdas/{lambda}/tasks", "scheduleTask", "Schedule a task, or a batch of tasks", scheduleTask,
+		[]route{batchToo(newTaskBatch, op("POST", "/v1/lambdas/{lambda}/tasks", "scheduleTask", "Schedule a task, or a batch of tasks", scheduleTask, without("lambda"),
 			success(http.StatusCreated, http.StatusOK), notFound, conflict, fails(http.StatusInsufficientStorage)))},
 		taskRoutes("/v1/tasks/{id}", "Task", ""),
 		taskRoutes("/v1/lambdas/{lambda}/keys/{key}", "TaskByKey", " by its key"),
@@ -41,9 +41,9 @@ func taskRoutes(path, what, how string) []route {
 	return []route{
 		op("GET", path, "get"+what, "Read a task"+how, getTask, notFound, withPayload),
 		op("DELETE", path, "cancel"+what, "Cancel a task"+how, cancelTask, notFound, conditional()),
-		op("PATCH", path, "change"+what, "Change the time of a task"+how+", its priority, payload or settings", patchTask, notFound, conditional()),
-		op("POST", path+"/run", "run"+what, "Run a task now"+how, runTask, notFound, conditional(), optionalBody()),
-		op("POST", path+"/redrive", "redrive"+what, "Run an ended task anew"+how, redriveTask, notFound, conditional(), optionalBody()),
+		op("PATCH", path, "change"+what, "Change the time of a task"+how+", its priority, payload or settings", patchTask, without("id", "key"), notFound, conditional()),
+		op("POST", path+"/run", "run"+what, "Run a task now"+how, runTask, without("ids", "keys", "due", "delay"), notFound, conditional(), optionalBody()),
+		op("POST", path+"/redrive", "redrive"+what, "Run an ended task anew"+how, redriveTask, without("ids", "keys"), notFound, conditional(), optionalBody()),
 		op("GET", path+"/wait", "waitFor"+what, "Wait for the end of a task"+how, waitTask, notFound, withTimeout),
 	}
 }
@@ -54,7 +54,7 @@ func lambdaRoutes() []route {
 		op("POST", "/v1/lambdas", "createLambda", "Create a lambda", createLambda, success(http.StatusCreated, http.StatusOK), conflict, fails(http.StatusInsufficientStorage)),
 		op("GET", "/v1/lambdas/{lambda}", "getLambda", "Read a lambda", getLambda, notFound, takes(param{"live", kindFlag, "also live figures"},
 			param{"count", kindFlag, "also those figures that are counted by reading tasks"})),
-		op("PATCH", "/v1/lambdas/{lambda}", "updateLambda", "Change the settings of a lambda", updateLambda, notFound, conflict),
+		op("PATCH", "/v1/lambdas/{lambda}", "updateLambda", "Change the settings of a lambda", updateLambda, without("name", "mode", "priorities"), notFound, conflict),
 		op("DELETE", "/v1/lambdas/{lambda}", "deleteLambda", "Delete a lambda", deleteLambda, success(http.StatusOK, http.StatusAccepted), notFound, conflict,
 			takes(param{"drop_tasks", kindFlag, "drop its live tasks instead of refusing"})),
 	}
@@ -67,9 +67,9 @@ func deadLetterRoutes() []route {
 		op("GET", path, "listDeadLetters", "Show messages of the dead-letter queues of a deliver lambda", listDeadLetters, notFound, conflict, withPayload,
 			takes(priority, param{"limit", kindNumber, "messages; 100 when not set, at most 1000"})),
 		op("GET", path+"/count", "countDeadLetters", "Count them, and see how far a redrive is", countDeadLetters, notFound, conflict, takes(priority)),
-		op("POST", path+"/redrive", "redriveDeadLetters", "Move them back to the queue of the lambda", changeDeadLetters("redrive"),
+		op("POST", path+"/redrive", "redriveDeadLetters", "Move them back to the queue of the lambda", changeDeadLetters("redrive"), without("action", "lambda"),
 			success(http.StatusOK, http.StatusAccepted), notFound, conflict, optionalBody()),
-		op("POST", path+"/delete", "deleteDeadLetters", "Delete them", changeDeadLetters("delete"),
+		op("POST", path+"/delete", "deleteDeadLetters", "Delete them", changeDeadLetters("delete"), without("action", "lambda"),
 			success(http.StatusOK, http.StatusAccepted), notFound, conflict, optionalBody()),
 	}
 }
@@ -92,7 +92,7 @@ func gateRoutes() []route {
 			takes(param{"lambda", kindText, "only of this lambda"}, param{"ended", kindFlag, "also those that ended in the last 30 days"})),
 		op("POST", "/v1/gates", "setGate", "Hold tasks of a lambda back, or drop them", setGate, success(http.StatusCreated, http.StatusOK), notFound, conflict),
 		op("GET", "/v1/gates/{id}", "getGate", "Read a gate, and how many tasks it holds", getGate, notFound),
-		op("POST", "/v1/gates/{id}/resume", "resumeGate", "End a gate, at once or at a pace", resumeGate, notFound, optionalBody()),
+		op("POST", "/v1/gates/{id}/resume", "resumeGate", "End a gate, at once or at a pace", resumeGate, without("id"), notFound, optionalBody()),
 	}
 }
 

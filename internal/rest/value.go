@@ -3,14 +3,12 @@ package rest
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/task"
@@ -49,57 +47,6 @@ func (d duration) MarshalJSON() ([]byte, error) {
 func (d duration) micros() int64 { return time.Duration(d).Microseconds() }
 
 func durationOf(micros int64) duration { return duration(task.Micros(micros)) }
-
-// shift is a duration that may be below zero.
-type shift struct{ duration }
-
-func (s *shift) fromJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no duration: %s", shown(raw), durationWant)
-	}
-	after, isBack := strings.CutPrefix(text, "-")
-	if err := s.parse(after); err != nil {
-		return err
-	}
-	if isBack {
-		s.duration = -s.duration
-	}
-	return nil
-}
-
-// positive is a duration above zero in a request: zero would mean that it was left out.
-type positive duration
-
-func (p *positive) fromJSON(raw []byte) error {
-	if err := (*duration)(p).fromJSON(raw); err != nil {
-		return err
-	}
-	if p.micros() == 0 {
-		return fmt.Errorf("%s is too short: leave it out for that of the lambda", shown(raw))
-	}
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler.
-func (p positive) MarshalJSON() ([]byte, error) { return duration(p).MarshalJSON() }
-
-func (p positive) micros() int64 { return duration(p).micros() }
-
-// ordinal is a whole number from 1 in a request: zero would mean that it was left out.
-type ordinal uint64
-
-// uint32 returns the number, or the largest one, which is refused where it comes to.
-func (o ordinal) uint32() uint32 { return uint32(min(o, math.MaxUint32)) }
-
-func (o *ordinal) fromJSON(raw []byte) error {
-	n, err := strconv.ParseUint(string(raw), 10, 64)
-	if err != nil || n == 0 {
-		return fmt.Errorf("%s is not a whole number from 1", shown(raw))
-	}
-	*o = ordinal(n)
-	return nil
-}
 
 // moment is a time in microseconds since 1970, in requests and responses a text by RFC 3339.
 type moment int64
@@ -163,23 +110,6 @@ func (b *binary) fromJSON(raw []byte) error {
 	return nil
 }
 
-// payload is a payload in one of its three forms, in requests and in responses.
-type payload struct {
-	Payload       anyJSON `json:"payload,omitempty" jsonschema:"the payload, if it is JSON; stored without white space between its parts"`
-	PayloadText   *string `json:"payload_text,omitempty" jsonschema:"the payload, if it is other text, in UTF-8"`
-	PayloadBase64 *binary `json:"payload_base64,omitempty" jsonschema:"the payload, if it is other bytes, in base64"`
-}
-
-// bytes returns the payload; nil if there is none.
-func (p payload) bytes() ([]byte, error) {
-	return oneOf("payload", p.Payload, p.PayloadText, p.PayloadBase64)
-}
-
-// isGiven reports whether a request has a payload, which may be empty.
-func (p payload) isGiven() bool {
-	return p.Payload != nil || p.PayloadText != nil || p.PayloadBase64 != nil
-}
-
 // result is the value that a handler returned, in one of the three forms of a payload.
 type result struct {
 	Result       anyJSON `json:"result,omitempty" jsonschema:"the value that the handler returned, if it is JSON"`
@@ -189,13 +119,6 @@ type result struct {
 
 func (r result) bytes() ([]byte, error) {
 	return oneOf("result", r.Result, r.ResultText, r.ResultBase64)
-}
-
-func resultOf(data []byte) (r result) {
-	if len(data) > 0 {
-		r.Result, r.ResultText, r.ResultBase64 = formOf(data)
-	}
-	return r
 }
 
 // oneOf returns the bytes of at most one form.
@@ -218,19 +141,6 @@ func oneOf(name string, value anyJSON, text *string, encoded *binary) (data []by
 
 var errForms = errors.New("the same in two forms")
 
-// formOf returns the form in which bytes are easiest to read.
-func formOf(data []byte) (value anyJSON, text *string, encoded *binary) {
-	switch {
-	case !utf8.Valid(data):
-		b := binary(data)
-		return nil, nil, &b
-	case json.Valid(data):
-		return data, nil, nil
-	}
-	s := string(data)
-	return nil, &s, nil
-}
-
 // shown returns the beginning of a value, for an error.
 func shown(raw []byte) string {
 	const bytesMax = 40
@@ -238,4 +148,22 @@ func shown(raw []byte) string {
 		return string(raw)
 	}
 	return string(bytes.ToValidUTF8(raw[:bytesMax], nil)) + "…"
+}
+
+// digits are bytes, in requests a text of hexadecimal digits, or a UUID.
+type digits []byte
+
+func (d *digits) fromJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return fmt.Errorf("%s is no text of hexadecimal digits", shown(raw))
+	}
+	data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	*d = data
+	return err //nolint:wrapcheck // its callers say where
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d digits) MarshalJSON() ([]byte, error) {
+	return json.Marshal(hex.EncodeToString(d)) //nolint:wrapcheck // of a text, which cannot fail
 }

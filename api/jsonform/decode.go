@@ -1,0 +1,446 @@
+package jsonform
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Decode reads a JSON object into an empty message, without the fields of except, and returns the names that the object
+// has. Decode is strict, because people write requests by hand, and a misspelt delay must not mean now: unknown names are
+// refused, names that come twice, required ones that are missing (but not a name that except has behind a question mark), null, values of another type, and what is no text. A list
+// is bounded while it is decoded. An error says where it is and what is allowed there.
+func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
+	var whole json.RawMessage
+	if err := json.Unmarshal(data, &whole); err != nil {
+		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
+			return nil, fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
+		}
+		return nil, fmt.Errorf("the body is not JSON: %w", err)
+	}
+	if err := api.CheckJSONText(data); err != nil {
+		return nil, err
+	}
+	o := object{message: m.ProtoReflect(), where: "the body", except: except}
+	err = o.decode(whole)
+	return o.given, err
+}
+
+// object is a JSON object that is read.
+type object struct {
+	message protoreflect.Message
+	where   string
+	except  []string
+	depth   int // of a task behind others
+	given   []string
+}
+
+// slot is what a name in an object stands for.
+type slot struct {
+	*field
+
+	message protoreflect.Message
+	form    string // of a payload: "", "_text" or "_base64"
+}
+
+// slots returns what an object may have, by name.
+func (o *object) slots() map[string]slot {
+	found := map[string]slot{}
+	var add func(m protoreflect.Message)
+	add = func(m protoreflect.Message) {
+		t := tableOf(m.Descriptor())
+		for i := range t.fields {
+			f := &t.fields[i]
+			switch name := string(f.Name()); {
+			case f.isInline:
+				add(m.Mutable(f.FieldDescriptor).Message())
+			case f.isReadOnly || slices.Contains(o.except, name):
+			case f.kind == kinesinv1.Kind_KIND_PAYLOAD:
+				for _, form := range []string{"", "_text", "_base64"} {
+					found[name+form] = slot{f, m, form}
+				}
+			default:
+				found[name] = slot{f, m, ""}
+			}
+		}
+	}
+	add(o.message)
+	return found
+}
+
+// decode reads a valid JSON value.
+func (o *object) decode(raw []byte) error {
+	slots := o.slots()
+	err := eachMember(o.where, raw, func(name string, value json.RawMessage) error {
+		s, known := slots[name]
+		switch {
+		case !known:
+			return fmt.Errorf("unknown field %q in %s; allowed here: %s", api.Visible(name), o.where, strings.Join(slices.Sorted(maps.Keys(slots)), ", "))
+		case slices.Contains(o.given, name):
+			return fmt.Errorf("field %q is twice in %s", name, o.where)
+		}
+		o.given = append(o.given, name)
+		if s.kind == kinesinv1.Kind_KIND_PAYLOAD {
+			return o.payload(s, value)
+		}
+		return o.set(s, value)
+	})
+	if err != nil {
+		return err
+	}
+	if slices.Contains(o.given, "due") && slices.Contains(o.given, "delay") {
+		return errors.New("want due or delay, not both")
+	}
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		if slots[name].isRequired && !slices.Contains(o.given, name) && !slices.Contains(o.except, "?"+name) {
+			return fmt.Errorf("%s has no field %q, which it needs", o.where, name)
+		}
+	}
+	return nil
+}
+
+var errForms = errors.New("the same in two forms")
+
+// payload reads bytes of a user, of which an object may have one form.
+func (o *object) payload(s slot, raw []byte) error {
+	name := string(s.Name())
+	forms := 0
+	for _, form := range []string{"", "_text", "_base64"} {
+		if slices.Contains(o.given, name+form) {
+			forms++
+		}
+	}
+	if forms > 1 {
+		return fmt.Errorf("%w: want one of %s, %s_text and %s_base64", errForms, name, name, name)
+	}
+	var data []byte
+	switch s.form {
+	case "":
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, raw); err != nil {
+			return fmt.Errorf("%s: not JSON: %w", name, err)
+		}
+		data = compact.Bytes()
+	case "_text":
+		text, err := textOf(raw, "a text")
+		if err != nil {
+			return fmt.Errorf("%s_text: %w", name, err)
+		}
+		data = []byte(text)
+	default:
+		text, err := textOf(raw, "text in base64")
+		if err == nil {
+			if data, err = base64.StdEncoding.DecodeString(text); err != nil {
+				err = fmt.Errorf("not base64 (the standard alphabet, padded with =): %w", err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s_base64: %w", name, err)
+		}
+	}
+	s.message.Set(s.FieldDescriptor, protoreflect.ValueOfBytes(data))
+	return nil
+}
+
+// set reads a field.
+func (o *object) set(s slot, raw []byte) error {
+	name := string(s.Name())
+	switch {
+	case isNull(raw):
+		return fmt.Errorf("%s: null is no value; leave the field out", name)
+	case s.IsMap():
+		return s.entriesOf(raw, s.message.Mutable(s.FieldDescriptor).Map())
+	case s.IsList():
+		return o.list(s, raw)
+	case s.inside != nil:
+		inside := object{message: s.message.Mutable(s.FieldDescriptor).Message(), where: name}
+		return inside.decode(raw)
+	}
+	v, err := s.read(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	s.message.Set(s.FieldDescriptor, v)
+	return nil
+}
+
+// placed is an error with its place in what follows a task, such as then[0].else[1].
+type placed struct {
+	where string
+	error
+}
+
+func (p *placed) Error() string { return fmt.Sprintf("%s: %v", task.ShortPlace(p.where), p.error) }
+
+// within says where an error is, of which the inner part may be known.
+func within(where string, err error) error {
+	if inner, is := err.(*placed); is { //nolint:errorlint // nothing wraps one
+		return &placed{where + "." + inner.where, inner.error}
+	}
+	return &placed{where, err}
+}
+
+func (o *object) list(s slot, raw []byte) error {
+	name, most := string(s.Name()), api.ListMax(s.FullName())
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return fmt.Errorf("%s: %s is no list", name, api.Visible(shown(raw)))
+	}
+	list := s.message.Mutable(s.FieldDescriptor).List()
+	depth := o.depth
+	if follows := s.Message() == o.message.Descriptor(); follows {
+		depth++
+	}
+	for n := 0; d.More(); n++ {
+		where := fmt.Sprintf("%s[%d]", name, n)
+		var one json.RawMessage
+		switch err := d.Decode(&one); {
+		case n == most:
+			return fmt.Errorf("%s: more than %d elements", name, most)
+		case depth >= task.ChainDepthMax:
+			return within(where, fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
+		case err != nil:
+			return fmt.Errorf("%s: %w", where, err)
+		case s.inside != nil:
+			inside := object{message: list.NewElement().Message(), where: "the task", depth: depth}
+			if err := inside.decode(one); err != nil {
+				return within(where, err)
+			}
+			list.Append(protoreflect.ValueOfMessage(inside.message))
+		default:
+			if isNull(one) {
+				return fmt.Errorf("%s: null is no value", where)
+			}
+			v, err := s.read(one)
+			if err != nil {
+				return fmt.Errorf("%s: %w", where, err)
+			}
+			list.Append(v)
+		}
+	}
+	return nil
+}
+
+func (s slot) entriesOf(raw []byte, into protoreflect.Map) error {
+	name, most, values := string(s.Name()), api.ListMax(s.FullName()), field{FieldDescriptor: s.MapValue()}
+	return eachMember(name, raw, func(member string, value json.RawMessage) error {
+		key := protoreflect.ValueOfString(member).MapKey()
+		switch {
+		case into.Has(key):
+			return fmt.Errorf("%s: %q is there twice", name, api.Visible(member))
+		case into.Len() == most:
+			return fmt.Errorf("%s: more than %d", name, most)
+		}
+		v, err := values.read(value)
+		if err != nil || isNull(value) {
+			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), values.want())
+		}
+		into.Set(key, v)
+		return nil
+	})
+}
+
+const (
+	durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
+	momentWant   = "want a time by RFC 3339, such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.25+01:00"
+	// momentMin is 2001-01-01T00:00:00Z.
+	momentMin = 978_307_200_000_000
+)
+
+// read reads a value of a field, or of an element of a list.
+func (f *field) read(raw []byte) (v protoreflect.Value, err error) {
+	switch f.kind { //nolint:exhaustive // others are as their type
+	case kinesinv1.Kind_KIND_INSTANT:
+		at, err := readInstant(raw)
+		return protoreflect.ValueOfInt64(at), err
+	case kinesinv1.Kind_KIND_DURATION:
+		d, err := f.readDuration(raw)
+		return protoreflect.ValueOfInt64(d), err
+	case kinesinv1.Kind_KIND_HEX:
+		text, err := textOf(raw, "a text of hexadecimal digits")
+		if err != nil {
+			return v, err
+		}
+		data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+		if err != nil {
+			err = fmt.Errorf("%s is no text of hexadecimal digits", api.Visible(shown(raw)))
+		}
+		return protoreflect.ValueOfBytes(data), err
+	}
+	return f.readScalar(raw)
+}
+
+func (f *field) readScalar(raw []byte) (v protoreflect.Value, err error) {
+	text := string(raw)
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		text, err = textOf(raw, "")
+		v = protoreflect.ValueOfString(text)
+	case protoreflect.BytesKind:
+		var data []byte
+		if text, err = textOf(raw, ""); err == nil {
+			data, err = base64.RawURLEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(text), "="))
+		}
+		v = protoreflect.ValueOfBytes(data)
+	case protoreflect.BoolKind:
+		if err = errWant; text == "true" || text == "false" {
+			v, err = protoreflect.ValueOfBool(text == "true"), nil
+		}
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, bits[f.Kind()])
+		if v = protoreflect.ValueOfInt64(n); f.Kind() == protoreflect.Int32Kind {
+			v = protoreflect.ValueOfInt32(int32(n))
+		}
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		var n uint64
+		if n, err = strconv.ParseUint(text, 10, bits[f.Kind()]); n == 0 && f.isPositive {
+			err = errWant
+		}
+		if v = protoreflect.ValueOfUint64(n); f.Kind() == protoreflect.Uint32Kind {
+			v = protoreflect.ValueOfUint32(uint32(n))
+		}
+	case protoreflect.DoubleKind:
+		var n float64
+		err = json.Unmarshal(raw, &n)
+		v = protoreflect.ValueOfFloat64(n)
+	default:
+		err = errWant
+	}
+	if err != nil {
+		return v, fmt.Errorf("%s is not %s", api.Visible(shown(raw)), f.want())
+	}
+	return v, nil
+}
+
+var (
+	errWant = errors.New("another value is wanted")
+	bits    = map[protoreflect.Kind]int{protoreflect.Int32Kind: 32, protoreflect.Int64Kind: 64, protoreflect.Uint32Kind: 32, protoreflect.Uint64Kind: 64} //nolint:gochecknoglobals // a table
+)
+
+// want says what is allowed for a field.
+func (f *field) want() string {
+	switch f.Kind() { //nolint:exhaustive // others are whole numbers from 0
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.StringKind:
+		return "a text"
+	case protoreflect.BytesKind:
+		return "a text in base64"
+	case protoreflect.DoubleKind:
+		return "a number"
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return "a whole number"
+	}
+	switch {
+	case f.isPositive:
+		return "a whole number from 1"
+	case f.Kind() == protoreflect.Uint32Kind:
+		return fmt.Sprintf("a whole number from 0 to %d", uint32(math.MaxUint32))
+	}
+	return "a whole number that is not negative"
+}
+
+func readInstant(raw []byte) (micros int64, err error) {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return 0, fmt.Errorf("%s is no time: %s", api.Visible(shown(raw)), momentWant)
+	}
+	return ParseInstant(text)
+}
+
+// ParseInstant reads a time by RFC 3339 in microseconds, rounded up.
+func ParseInstant(text string) (micros int64, err error) {
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is no time: %s", text, momentWant)
+	case parsed.UnixMicro() < momentMin:
+		return 0, fmt.Errorf("%q is before 2001, which is a mistake of unit: %s", text, momentWant)
+	}
+	return parsed.Add(time.Microsecond - 1).UnixMicro(), nil // rounded up: never early
+}
+
+func (f *field) readDuration(raw []byte) (micros int64, err error) {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return 0, fmt.Errorf("%s is no duration: %s", api.Visible(shown(raw)), durationWant)
+	}
+	after, isBack := strings.CutPrefix(text, "-")
+	if !f.isSigned {
+		after, isBack = text, false
+	}
+	d, err := api.ParseDuration(after)
+	switch {
+	case err != nil:
+		return 0, err //nolint:wrapcheck // its caller says where
+	case d.Microseconds() == 0 && f.isPositive:
+		return 0, fmt.Errorf("%s is too short: leave it out for that of the lambda", shown(raw))
+	case isBack:
+		d = -d
+	}
+	return d.Microseconds(), nil
+}
+
+// textOf returns a text of JSON.
+func textOf(raw []byte, want string) (text string, err error) {
+	if json.Unmarshal(raw, &text) != nil || isNull(raw) {
+		return "", fmt.Errorf("%s is not %s", api.Visible(shown(raw)), want)
+	}
+	return text, nil
+}
+
+// eachMember calls f with each member of a JSON object, in order.
+func eachMember(where string, raw []byte, f func(name string, value json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return fmt.Errorf("%s: %s is no JSON object", where, api.Visible(shown(raw)))
+	}
+	for d.More() {
+		token, err := d.Token()
+		name, isText := token.(string)
+		if err != nil || !isText {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := f(name, value); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
+}
+
+func isNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
+
+// shown returns the beginning of a value, for an error.
+func shown(raw []byte) string {
+	const bytesMax = 40
+	if len(raw) <= bytesMax {
+		return string(raw)
+	}
+	return string(bytes.ToValidUTF8(raw[:bytesMax], nil)) + "…"
+}
