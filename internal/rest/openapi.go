@@ -16,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // object is a JSON object of the document. Its members are sorted when it is encoded.
@@ -146,7 +145,7 @@ func parametersOf(r *route) []object {
 func own() map[reflect.Type]*jsonschema.Schema {
 	follows := &jsonschema.Schema{Ref: "#/components/schemas/ScheduleItemRequest"}
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows, MaxItems: new(task.FollowupsMax)}}},
+		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
 
 		reflect.TypeFor[duration](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
