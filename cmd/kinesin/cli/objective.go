@@ -20,16 +20,22 @@ const sloWindowDefault = 30 * 24 * time.Hour
 
 func (a *app) objectiveCommand() *cobra.Command {
 	n := a.objectives()
+	list := n.listCommand(a, &cobra.Command{Short: "List how the objectives of all lambdas are met", Long: objectiveLong}, nil)
+	get := n.getCommand(a, &cobra.Command{Short: "Show how an objective is met: what is left of the budget, and how fast it burns", Long: objectiveLong})
+	getOne := get.RunE
+	get.Args, get.RunE = optionalLambda, func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return list.RunE(c, args)
+		}
+		return getOne(c, args)
+	}
 	return group(&cobra.Command{
 		Use:     "objective",
 		Aliases: []string{"slo"},
 		Short:   "Set and show which share of a lambda's tasks is to start in time",
 		Long: `An objective says that a share of a lambda's tasks starts within a time after they are due, over a window that ends now. The rest
 is the budget: what may be late. Each server counts starts by the hour in the store, so a restart keeps the budget.`,
-	}, a.objectiveSetCommand(),
-		n.listCommand(a, &cobra.Command{Short: "List how the objectives of all lambdas are met", Long: objectiveLong}, nil),
-		n.getCommand(a, &cobra.Command{Short: "Show how an objective is met: what is left of the budget, and how fast it burns", Long: objectiveLong}),
-		n.deleteCommand(a, &cobra.Command{Short: "Delete the objective of a lambda"}))
+	}, a.objectiveSetCommand(), list, get, n.deleteCommand(a, &cobra.Command{Short: "Delete the objective of a lambda"}))
 }
 
 func (a *app) objectiveSetCommand() *cobra.Command {

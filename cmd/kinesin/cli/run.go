@@ -48,7 +48,7 @@ func Run(ctx context.Context, p Process) int {
 	}
 	a.Stdout, a.Stderr = out, notes
 	root := a.root()
-	root.SetArgs(p.Args)
+	root.SetArgs(lambdaAsArgument(root, p.Args))
 	root.SetIn(p.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
@@ -142,14 +142,25 @@ func usage(c *cobra.Command) error {
 	return err
 }
 
+// lambdaAsArgument takes --lambda NAME for the argument of a command whose argument is a lambda.
+func lambdaAsArgument(root *cobra.Command, args []string) []string {
+	c, _, err := root.Find(args)
+	if err != nil || !takesLambda(c) || c.Flags().Lookup("lambda") != nil {
+		return args
+	}
+	var taken []string
+	for _, arg := range args {
+		if arg != "--lambda" {
+			taken = append(taken, strings.TrimPrefix(arg, "--lambda="))
+		}
+	}
+	return taken
+}
+
 // flagError adds to the error of an unknown flag what is allowed.
 func flagError(c *cobra.Command, err error) error {
-	unknown, is := errors.AsType[*pflag.NotExistError](err)
-	switch {
-	case !is:
+	if _, unknown := errors.AsType[*pflag.NotExistError](err); !unknown {
 		return err
-	case unknown.GetSpecifiedName() == "lambda" && takesLambda(c):
-		return usagef("%v: the lambda is an argument: %s LAMBDA", err, c.CommandPath())
 	}
 	if own := ownFlags(c); len(own) > 0 {
 		return usagef("%v: want any of --%s", err, strings.Join(own, ", --"))
