@@ -101,7 +101,7 @@ func TestAnOutageOfTheStore(t *testing.T) {
 				if first, least := r.book.takeover(back), quietBeats(c.lease)-time.Microsecond; !c.spared && first <= least {
 					t.Errorf("a task was taken over %v after the outage, want more than %v", first, least)
 				}
-				if calls, most := away.Calls(), int64(2000+c.away/time.Second*400); calls > most {
+				if calls, most := away.Calls(), int64(2000+c.away/time.Second*450); calls > most {
 					t.Errorf("the store was asked %d times in %v while it was away, want %d at most", calls, c.away, most)
 				}
 				t.Logf("away for %v: %d processes ended, %d attempts taken over, %d calls meanwhile", c.away, r.book.deaths, r.lost(), away.Calls())

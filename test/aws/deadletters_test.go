@@ -104,7 +104,7 @@ func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	if r := server.Run("dead-letter", "list", "work"); r.Code != 1 || !strings.Contains(r.Stderr, "lambda=work and state=dead") {
 		t.Errorf("a managed lambda: %+v", r)
 	}
-	audit := server.Run("audit").Must(t)
+	audit := server.Run("audit", "list").Must(t)
 	for _, action := range []string{"deadletter.redrive", "deadletter.delete", "deadletter.read_payload"} {
 		if !strings.Contains(audit, action) {
 			t.Errorf("the audit log has no %s:\n%s", action, audit)
