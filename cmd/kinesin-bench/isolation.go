@@ -19,7 +19,6 @@ import (
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -131,7 +130,7 @@ func (a *app) beside(ctx context.Context, s *load.Server, b *isolationFlags, c l
 		defer func() {
 			end()
 			if a.given && lambda != config.Lambda {
-				_, deleteErr := admin.New(s.Client).Lambdas.Delete(ctx, lambda, admin.LambdaDeleteOptions{DropTasks: true})
+				_, deleteErr := s.Client.DeleteLambda(ctx, lambda, true)
 				err = errors.Join(err, deleteErr)
 			}
 		}()

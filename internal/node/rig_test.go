@@ -22,7 +22,6 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -167,9 +166,9 @@ func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper, more ...sdk.Cli
 	return c
 }
 
-func (r *rig) lambda(l admin.Lambda) {
+func (r *rig) lambda(l sdk.LambdaInfo) {
 	r.Helper()
-	if _, _, err := r.admin().Lambdas.Create(r.ctx, l); err != nil {
+	if _, _, err := r.client.CreateLambda(r.ctx, l); err != nil {
 		r.Fatal(err)
 	}
 	time.Sleep(5 * time.Second) // every node knows it
@@ -197,9 +196,6 @@ func (r *rig) workOver(transport http.RoundTripper, lambda string, handler sdk.H
 	r.Helper()
 	r.workWith(r.dial(transport), lambda, handler, opts...)
 }
-
-// admin returns a client for what operators do.
-func (r *rig) admin() *admin.Client { return admin.New(r.client) }
 
 // workWith is work with its own client.
 func (r *rig) workWith(client *sdk.Client, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {

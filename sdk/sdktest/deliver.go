@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -30,7 +29,7 @@ type Delivery struct {
 // the millisecond and can be cancelled until then.
 func (k *Kinesin) Delivered(lambda string) []Delivery {
 	k.tb.Helper()
-	info, err := admin.New(k.client).Lambdas.Get(k.base, lambda)
+	info, err := k.client.GetLambda(k.base, lambda)
 	if err != nil {
 		k.tb.Fatalf("sdktest: deliveries of lambda %s: %v", lambda, err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -32,7 +31,7 @@ type plan struct {
 	at     awslocal.Endpoints // those that are empty are shared
 	roles  []string           // of one server each; empty: one server with all
 	server harness.ServerOptions
-	policy admin.Lambda
+	policy sdk.LambdaInfo
 	ofKey  int // how many tasks of a limit key may run at once
 	atOnce int // and how many of all; 0: any number
 }

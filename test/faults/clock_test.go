@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -95,7 +94,7 @@ func TestServerClockStepped(t *testing.T) {
 func serverClock(t *testing.T, figure string, fault func(s *harness.Site, c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, admin.Lambda{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, sdk.LambdaInfo{})
 	worker, tasks, begun := busy(s, harness.WorkerOptions{})
 	fault(s, c)
 	spared(s, worker, lease())
@@ -144,7 +143,7 @@ func TestWorkerClockStepped(t *testing.T) {
 func workerClock(t *testing.T, fault func(c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	s := newSite(t, queued, admin.Lambda{})
+	s := newSite(t, queued, sdk.LambdaInfo{})
 	worker, tasks, _ := busy(s, harness.WorkerOptions{Clock: c})
 	fault(c)
 	spared(s, worker, 2*lease())

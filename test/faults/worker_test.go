@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -16,7 +15,7 @@ import (
 // the lease and a second, and nothing else is repeated.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, admin.Lambda{})
+	s := newSite(t, matched, sdk.LambdaInfo{})
 	const slots = 10
 	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)
@@ -48,7 +47,7 @@ func TestWorkerKilled(t *testing.T) {
 // before they do anything more, and what it reports late changes nothing.
 func TestWorkerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, admin.Lambda{})
+	s := newSite(t, queued, sdk.LambdaInfo{})
 	const slots = 8
 	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)
@@ -101,7 +100,7 @@ func effectsAfterTakeover(s *harness.Site, pid int) int {
 // no time and no attempt.
 func TestWorkerTerminatedObeying(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, admin.Lambda{MaxAttempts: 1})
+	s := newSite(t, matched, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 5
 	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	warm(s)
@@ -125,7 +124,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 // Handlers that do not obey are left behind: their tasks are given back at the deadline and the process ends.
 func TestWorkerTerminatedIgnoring(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, admin.Lambda{MaxAttempts: 1})
+	s := newSite(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 3
 	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	warm(s)
@@ -143,7 +142,7 @@ func TestWorkerTerminatedIgnoring(t *testing.T) {
 // Thousands of tasks fall due while no worker is there. One that comes drains them as fast as its slots go.
 func TestBacklogWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, admin.Lambda{})
+	s := newSite(t, matched, sdk.LambdaInfo{})
 	const tasks = 5000
 	away := harness.Either(time.Minute, 5*time.Second)
 	due := time.Now().Add(time.Second)

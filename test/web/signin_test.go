@@ -12,7 +12,6 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -43,7 +42,7 @@ issuers: [{url: "ISSUER", audience: kinesin}]
 	s := start(t, server.Config{AuthTokenFile: tokens, PolicyFile: policy, ConsoleOIDC: server.ConsoleOIDC{
 		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: secret, Scopes: []string{"email", "groups"},
 	}}, sdk.WithTokenFile(tokens))
-	s.lambda(t, "mail", admin.Lambda{})
+	s.lambda(t, "mail", sdk.LambdaInfo{})
 	b := open(t, s.url)
 	b.elsewhere = m.Issuer()
 
@@ -93,7 +92,7 @@ func TestPagesThatAreNotStreamed(t *testing.T) {
 		t.Skip("runs a browser")
 	}
 	s := start(t, server.Config{})
-	s.lambda(t, "mail", admin.Lambda{})
+	s.lambda(t, "mail", sdk.LambdaInfo{})
 	b := open(t, s.url)
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument("window.EventSource = undefined").Do(ctx)

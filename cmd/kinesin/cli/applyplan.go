@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -46,7 +45,7 @@ func (p *applying) plan(ctx context.Context, prune bool) error {
 func (p *applying) needs(ctx context.Context, line int, what, lambda, priority string) error {
 	priorities, known := p.known[lambda]
 	if !known {
-		there, err := admin.New(p.client).Lambdas.Get(ctx, lambda)
+		there, err := p.client.GetLambda(ctx, lambda)
 		if err != nil {
 			return fmt.Errorf("line %d: %s: %w", line, what, err)
 		}
@@ -73,11 +72,11 @@ func (p *applying) mayManage(line int, what string, registered bool, managedBy, 
 
 // planCrons returns, as the others do, how to delete those of the set that the file does not have.
 func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
-	all, err := admin.New(p.client).Crons.List(ctx, "")
+	all, err := p.client.Crons(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]*admin.Cron, len(all))
+	there := make(map[string]*sdk.Cron, len(all))
 	for i := range all {
 		there[all[i].Name] = &all[i]
 	}
@@ -94,7 +93,7 @@ func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
 	var rest []*change
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if there[name].ManagedBy == p.declared.name {
-			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return admin.New(p.client).Crons.Delete(ctx, name) }})
+			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return p.client.DeleteCron(ctx, name) }})
 		}
 	}
 	return rest, nil
@@ -103,7 +102,7 @@ func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
 func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.info.Name, Line: l.line}
 	p.changes = append(p.changes, one)
-	now, err := admin.New(p.client).Lambdas.Get(ctx, l.info.Name)
+	now, err := p.client.GetLambda(ctx, l.info.Name)
 	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
 		one.Action = applyCreate
 		p.coming[l.info.Name], p.known[l.info.Name] = true, l.info.Priorities
@@ -111,7 +110,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 			p.known[l.info.Name] = task.PrioritiesDefault()
 		}
 		one.do = func(ctx context.Context) error {
-			_, _, err := admin.New(p.client).Lambdas.Create(ctx, *l.info)
+			_, _, err := p.client.CreateLambda(ctx, *l.info)
 			return err
 		}
 		return nil
@@ -127,7 +126,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 			}
 		}
 	}
-	have := admin.Lambda{}
+	have := sdk.LambdaInfo{}
 	flags := lambdaSettings(&have)
 	have = now
 	one.Changes = slices.DeleteFunc(differing(l.flags, flags, l.flags.Changed), func(c settingChange) bool { return c.isUnset(&now) })
@@ -141,7 +140,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 		wanted := *l.info
 		wanted.Mode, wanted.Priorities = "", nil
 		one.do = func(ctx context.Context) error {
-			_, err := admin.New(p.client).Lambdas.Update(ctx, wanted)
+			_, err := p.client.UpdateLambda(ctx, wanted)
 			return err
 		}
 	}
@@ -149,7 +148,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 }
 
 // planCron compares a cron with the one of its name that is there; nil: there is none.
-func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.Cron) error {
+func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cron) error {
 	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
 	p.changes = append(p.changes, one)
 	defer func() {
@@ -159,7 +158,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.C
 	}()
 	if there == nil {
 		one.do = func(ctx context.Context) error {
-			_, _, err := admin.New(p.client).Crons.Create(ctx, *c.cron)
+			_, _, err := p.client.CreateCron(ctx, *c.cron)
 			return err
 		}
 		return p.checkCron(ctx, c.line, c.cron)
@@ -170,11 +169,11 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.C
 	if there.Lambda != c.cron.Lambda {
 		return lineError(c.line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.cron.Name, there.Lambda, c.cron.Lambda)
 	}
-	now, err := admin.New(p.client).Crons.Get(ctx, c.cron.Name) // with its payload
+	now, err := p.client.Cron(ctx, c.cron.Name) // with its payload
 	if err != nil {
 		return err
 	}
-	have := admin.Cron{}
+	have := sdk.Cron{}
 	flags := cronSettingsOf(&have)
 	have = now
 	have.Start, have.End = have.Start.UTC(), have.End.UTC()
@@ -182,7 +181,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.C
 		wanted := *c.cron
 		wanted.Version = now.Version
 		one.do = func(ctx context.Context) error {
-			_, err := admin.New(p.client).Crons.Update(ctx, wanted)
+			_, err := p.client.UpdateCron(ctx, wanted)
 			return err
 		}
 		return p.checkCron(ctx, c.line, &wanted)
@@ -192,11 +191,11 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.C
 
 // checkCron refuses a cron that the server would refuse. One of a lambda that is yet to be created it cannot
 // judge.
-func (p *applying) checkCron(ctx context.Context, line int, c *admin.Cron) error {
+func (p *applying) checkCron(ctx context.Context, line int, c *sdk.Cron) error {
 	if p.coming[c.Lambda] {
 		return nil
 	}
-	if err := admin.New(p.client).Crons.Check(ctx, *c); err != nil {
+	if err := p.client.CheckCron(ctx, *c); err != nil {
 		return fmt.Errorf("line %d: cron %s: %w", line, c.Name, err)
 	}
 	return nil

@@ -7,11 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) cronBackfillCommand() *cobra.Command {
-	spec := admin.JobSpec{Action: admin.JobBackfill}
+	spec := sdk.JobSpec{Action: sdk.JobBackfill}
 	var dryRun, detach bool
 	c := &cobra.Command{
 		Use:   "backfill NAME --from T --to T [--dry-run] [--pace N] [--all] [--detach]",
@@ -45,7 +44,7 @@ so are those that an earlier backfill has scheduled. More than 100,000 are refus
 }
 
 // rangeText returns what a backfill is about.
-func rangeText(j *admin.Job) string {
+func rangeText(j *sdk.Job) string {
 	if j.Cron == "" {
 		return ""
 	}
@@ -60,7 +59,7 @@ type backfillObject struct {
 	Sample []string `json:"sample,omitempty"`
 }
 
-func backfillObjectOf(j *admin.Job) *backfillObject {
+func backfillObjectOf(j *sdk.Job) *backfillObject {
 	if j.Cron == "" {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -23,7 +22,7 @@ func (a *app) lambdaCommand() *cobra.Command {
 		Short: "Create, show, change and delete lambdas",
 		Long:  `A lambda is a named kind of work, with the settings of its tasks.`,
 	}, a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaSetCommand(), a.lambdaDeleteCommand(),
-		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.Lambda, error) {
+		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.LambdaInfo, error) {
 			all, err := n.list(ctx, k)
 			a.noteRefused(all)
 			return all, err
@@ -31,7 +30,7 @@ func (a *app) lambdaCommand() *cobra.Command {
 }
 
 // noteRefused says which registrations are refused.
-func (a *app) noteRefused(all []admin.Lambda) {
+func (a *app) noteRefused(all []sdk.LambdaInfo) {
 	for i := range all {
 		if l := &all[i]; l.RegistrationRefused != "" && !a.json() {
 			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.Name, l.Name)
@@ -74,10 +73,10 @@ type lambdaObject struct {
 	Live   *statsObject  `json:"live,omitempty"`
 }
 
-func lambdaObjectOf(l *admin.Lambda) lambdaObject {
+func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
-		RetryShare: l.RetryShare, BreakerFailures: l.Breaker.Failures, BreakerWindowMS: millis(l.Breaker.Window),
-		Name: l.Name, Mode: string(l.Mode), Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
+		RetryShare: l.RetryShare, BreakerFailures: l.BreakerFailures, BreakerWindowMS: millis(l.BreakerWindow),
+		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
 		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
 		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
@@ -86,8 +85,8 @@ func lambdaObjectOf(l *admin.Lambda) lambdaObject {
 }
 
 // poisonBound returns how many losses in a row make a task dead; 0 for mode deliver.
-func poisonBound(l *admin.Lambda) int {
-	if l.Mode == admin.ModeDeliver {
+func poisonBound(l *sdk.LambdaInfo) int {
+	if l.Mode == sdk.ModeDeliver {
 		return 0
 	}
 	return cmp.Or(l.PoisonBound, task.PoisonBoundDefault)
@@ -95,14 +94,14 @@ func poisonBound(l *admin.Lambda) int {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func (a *app) printLambda(l *admin.Lambda) error {
+func (a *app) printLambda(l *sdk.LambdaInfo) error {
 	t := newTable(a.Stdout)
 	lambdaRows(t, l)
 	return t.Flush()
 }
 
 // printLambdaWith prints a lambda with its quotas and, if it has them, its live figures.
-func (a *app) printLambdaWith(l *admin.Lambda, quotas []admin.Quota) error {
+func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
 	if a.json() {
 		o := lambdaObjectOf(l)
 		for i := range quotas {
@@ -128,13 +127,13 @@ func (a *app) printLambdaWith(l *admin.Lambda, quotas []admin.Quota) error {
 	return t.Flush()
 }
 
-func lambdaRows(t table, l *admin.Lambda) {
+func lambdaRows(t table, l *sdk.LambdaInfo) {
 	t.row("name", l.Name)
-	t.row("mode", string(l.Mode))
+	t.row("mode", l.Mode)
 	t.row("priorities", strings.Join(l.Priorities, ","))
 	t.fact("priority weights", weightsText(l))
 	t.row("shards", shardsText(l))
-	if l.Mode != admin.ModeDeliver {
+	if l.Mode != sdk.ModeDeliver {
 		t.row("max attempts", strconv.Itoa(l.MaxAttempts))
 		t.row("timeout", formatDuration(l.Timeout))
 		t.row("backoff", formatRange(l.BackoffMin, l.BackoffMax))
@@ -154,7 +153,7 @@ func lambdaRows(t table, l *admin.Lambda) {
 	}
 }
 
-func registeredText(l *admin.Lambda) string {
+func registeredText(l *sdk.LambdaInfo) string {
 	switch {
 	case l.Withdrawn:
 		return fmt.Sprintf("withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete %s --drop", l.Name)
@@ -169,7 +168,7 @@ func registeredText(l *admin.Lambda) string {
 }
 
 // weightsText returns the weights of the priorities, in their order; empty where that is strict.
-func weightsText(l *admin.Lambda) string {
+func weightsText(l *sdk.LambdaInfo) string {
 	if len(l.PriorityWeights) == 0 {
 		return ""
 	}
@@ -181,7 +180,7 @@ func weightsText(l *admin.Lambda) string {
 }
 
 // keyLimitText says for people how the tasks of each limit key are limited; empty where they are not.
-func keyLimitText(l *admin.Lambda) string {
+func keyLimitText(l *sdk.LambdaInfo) string {
 	var parts []string
 	if l.LimitKeyConcurrency > 0 {
 		parts = append(parts, fmt.Sprintf("%d at once", l.LimitKeyConcurrency))
@@ -193,7 +192,7 @@ func keyLimitText(l *admin.Lambda) string {
 }
 
 // shardsText returns the number of shards and, if they grew, from when on new tasks use them.
-func shardsText(l *admin.Lambda) string {
+func shardsText(l *sdk.LambdaInfo) string {
 	if l.ShardsFrom.IsZero() {
 		return strconv.Itoa(l.Shards)
 	}
@@ -201,7 +200,7 @@ func shardsText(l *admin.Lambda) string {
 }
 
 // lambdaFlags adds the flags for the settings that can be changed.
-func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
+func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 	f.Var(intValue{&l.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", fmt.Sprintf("how many attempts may fail before a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
 	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
@@ -223,7 +222,7 @@ func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
 }
 
 // checkLambda refuses priorities and backoffs that no server would accept; the other flags have bounds.
-func checkLambda(l *admin.Lambda) error {
+func checkLambda(l *sdk.LambdaInfo) error {
 	v := task.Lambda{Name: "any", Priorities: l.Priorities, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax}
 	if err := v.WithDefaults().Validate(); err != nil {
 		return usagef("%v", err)

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) lambdaGetCommand() *cobra.Command {
@@ -32,7 +31,7 @@ share a store, each has its part of the tasks. The rest is of all servers.`,
 		if err != nil {
 			return err
 		}
-		quotas, err := admin.New(k).Quotas.List(ctx, args[0])
+		quotas, err := k.Quotas(ctx, args[0])
 		if err != nil && !errors.Is(err, sdk.ErrUnsupported) { // of an older server
 			return err
 		}
@@ -43,9 +42,9 @@ share a store, each has its part of the tasks. The rest is of all servers.`,
 	})
 }
 
-func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (admin.Lambda, error) {
+func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (sdk.LambdaInfo, error) {
 	if live {
-		return admin.New(k).Lambdas.Live(ctx, name, admin.LambdaLiveOptions{Count: count})
+		return k.GetLambdaLive(ctx, name, count)
 	}
-	return admin.New(k).Lambdas.Get(ctx, name)
+	return k.GetLambda(ctx, name)
 }

@@ -8,27 +8,26 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // liveRows adds the live figures of a lambda.
-func liveRows(t table, l *admin.Lambda) {
+func liveRows(t table, l *sdk.LambdaInfo) {
 	s := l.Live
-	if l.Mode != admin.ModeDeliver && s.Workers >= 0 {
+	if l.Mode != sdk.ModeDeliver && s.Workers >= 0 {
 		t.row("workers", strconv.Itoa(s.Workers))
 	}
 	t.row("live tasks", liveTasksText(s))
 	t.fact("overdue", overdueText(s))
 	started := "first starts"
-	if l.Mode == admin.ModeDeliver {
+	if l.Mode == sdk.ModeDeliver {
 		started = "deliveries"
 	}
-	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.StartedPerSecond, started, s.EndedPerSecond, s.FailedPerSecond))
-	if s.ThrottledPerSecond > 0 {
-		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.ThrottledPerSecond))
+	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.Started, started, s.Ended, s.Failed))
+	if s.Throttled > 0 {
+		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.Throttled))
 	}
-	if s.LatenessP99 > 0 {
-		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", latenessText(s.LatenessP50), latenessText(s.LatenessP99)))
+	if s.Lateness99 > 0 {
+		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", latenessText(s.Lateness50), latenessText(s.Lateness99)))
 	}
 	for i := range s.Priorities {
 		p := &s.Priorities[i]
@@ -43,7 +42,7 @@ func liveRows(t table, l *admin.Lambda) {
 }
 
 // liveTasksText says how many tasks live, if that is known.
-func liveTasksText(s *admin.LambdaStats) string {
+func liveTasksText(s *sdk.LambdaStats) string {
 	if !s.Exact && len(s.Tasks) == 0 && s.Due < 0 {
 		return "not counted; --count estimates them"
 	}
@@ -66,7 +65,7 @@ func numberText(n int64, exact bool) string {
 }
 
 // overdueText says how long the task is overdue that has waited longest; empty if none is.
-func overdueText(s *admin.LambdaStats) string {
+func overdueText(s *sdk.LambdaStats) string {
 	if s.OldestDue.IsZero() {
 		return ""
 	}
@@ -77,7 +76,7 @@ func overdueText(s *admin.LambdaStats) string {
 	return late.Round(time.Second).String()
 }
 
-func queueText(p *admin.PriorityStats) string {
+func queueText(p *sdk.PriorityStats) string {
 	text := "not known"
 	if p.Queued >= 0 {
 		text = fmt.Sprintf("%d tasks", p.Queued)
@@ -88,10 +87,10 @@ func queueText(p *admin.PriorityStats) string {
 			text += ", oldest " + p.Oldest.Round(time.Millisecond).String()
 		}
 	}
-	return text + fmt.Sprintf("; %.1f/s started", p.StartedPerSecond)
+	return text + fmt.Sprintf("; %.1f/s started", p.Started)
 }
 
-func heldByText(h *admin.HeldBy) string {
+func heldByText(h *sdk.WaitsFor) string {
 	if h.Tasks < 0 {
 		return h.Text
 	}
@@ -99,7 +98,7 @@ func heldByText(h *admin.HeldBy) string {
 }
 
 // heldByReasons returns why tasks wait, each reason once.
-func heldByReasons(all []admin.HeldBy) string {
+func heldByReasons(all []sdk.WaitsFor) string {
 	var reasons []string
 	for i := range all {
 		reason := all[i].Reason
@@ -137,7 +136,7 @@ type priorityObject struct {
 	OldestMS float64 `json:"oldest_ms,omitempty"`
 }
 
-func heldByObjects(all []admin.HeldBy) []heldByObject {
+func heldByObjects(all []sdk.WaitsFor) []heldByObject {
 	objects := make([]heldByObject, len(all))
 	for i := range all {
 		h := &all[i]

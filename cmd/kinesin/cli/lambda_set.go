@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func (a *app) lambdaSetCommand() *cobra.Command {
-	var l admin.Lambda
+	var l sdk.LambdaInfo
 	c := &cobra.Command{
 		Use:     "set NAME",
 		Aliases: []string{"update"},
@@ -49,7 +48,7 @@ are fixed at creation.`,
 		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		changed, err := admin.New(k).Lambdas.Update(ctx, l)
+		changed, err := k.UpdateLambda(ctx, l)
 		if err != nil {
 			return err
 		}

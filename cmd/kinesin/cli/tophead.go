@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // topHead returns the lines above the lambdas: rates, lateness, what will be due, and the state of the
 // installation, as far as the caller may see them.
-func topHead(o *admin.Overview) []string {
+func topHead(o *sdk.Overview) []string {
 	var started, ended, failed float64
 	var waits, runs, deadHour, deadDay int64
 	for i := range o.Lambdas {
 		s := &o.Lambdas[i]
-		started, ended, failed = started+s.StartedPerSecond, ended+s.EndedPerSecond, failed+s.FailedPerSecond
+		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
 		waits, runs = waits+topWaits(s), runs+topRuns(s)
 		deadHour, deadDay = deadHour+s.DeadHour, deadDay+s.DeadDay
 	}
@@ -32,9 +31,9 @@ func topHead(o *admin.Overview) []string {
 		late := []string{"late p50/95/99"}
 		for i := range o.Windows {
 			w := &o.Windows[i]
-			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.LatenessP50), topLate(w, w.LatenessP95), topLate(w, w.LatenessP99)))
+			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.Lateness50), topLate(w, w.Lateness95), topLate(w, w.Lateness99)))
 		}
-		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].EndedPerSecond))
+		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].Ended))
 	}
 	lines = append(lines, topDue(o.Due))
 	if o.Installation != nil {
@@ -43,8 +42,8 @@ func topHead(o *admin.Overview) []string {
 	return lines
 }
 
-func topLate(w *admin.OverviewWindow, late time.Duration) string {
-	if w.StartedPerSecond == 0 {
+func topLate(w *sdk.OverviewWindow, late time.Duration) string {
+	if w.Started == 0 {
 		return "-"
 	}
 	return cmp.Or(strings.TrimPrefix(topDuration(late), "-"), "0")
@@ -74,7 +73,7 @@ func topEnded(ended map[sdk.State]float64) string {
 	return strings.Join(facts, "  ")
 }
 
-func topDue(due []admin.DueSoon) string {
+func topDue(due []sdk.DueSoon) string {
 	facts := []string{"due in"}
 	for _, d := range due {
 		count := topCount(d.Tasks)
@@ -93,7 +92,7 @@ func topDue(due []admin.DueSoon) string {
 }
 
 // topInstallation says first what is wrong.
-func topInstallation(i *admin.Installation) string {
+func topInstallation(i *sdk.Installation) string {
 	store := "takes tasks"
 	switch {
 	case i.StoreFull:
@@ -102,8 +101,8 @@ func topInstallation(i *admin.Installation) string {
 		store = "DAMAGED files"
 	}
 	owner := "none without an owner"
-	if i.UnownedPartitions > 0 {
-		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.UnownedPartitions)
+	if i.Unowned > 0 {
+		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.Unowned)
 	}
 	line := fmt.Sprintf("store %s  %s of %d partitions  workers %d  servers %d", store, owner, i.Partitions, i.Workers, i.Servers)
 	if i.NotReady != "" {
