@@ -105,7 +105,7 @@ install: ## install both to where go install puts programs
 ##@ Test
 
 .PHONY: test
-test: ## the tests that a change must pass, about ten minutes; `make ci` runs all
+test: ## the tests that a change must pass, some seven minutes; `make ci` runs all
 	@echo 'make test: compiles everything first (minutes where nothing is cached), then runs the packages, then real processes.'
 	@go list -test -export $$($(UNIT)) $(E2E) $(FAULTS) >/dev/null # tests with deadlines fail beside minutes of compiling
 	@echo 'make test: runs the packages, those that take longest first.'
