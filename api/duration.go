@@ -11,7 +11,8 @@ import (
 // DurationPattern is the form of a duration, as documents have it, too.
 const DurationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h|d|w))+)$`
 
-const durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
+// DurationWant says in errors how a duration is written.
+const DurationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
 
 var (
 	durationForm = regexp.MustCompile(DurationPattern)
@@ -22,13 +23,13 @@ var (
 func ParseDuration(text string) (time.Duration, error) {
 	switch {
 	case strings.HasPrefix(text, "-"):
-		return 0, fmt.Errorf("%q is below zero: %s", text, durationWant)
+		return 0, fmt.Errorf("%q is below zero: %s", text, DurationWant)
 	case !durationForm.MatchString(text):
-		return 0, fmt.Errorf("%q is no duration: %s", text, durationWant)
+		return 0, fmt.Errorf("%q is no duration: %s", text, DurationWant)
 	}
 	parsed, err := time.ParseDuration(inHours(text))
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration up to 292 years: %s", text, durationWant)
+		return 0, fmt.Errorf("%q is no duration up to 292 years: %s", text, DurationWant)
 	}
 	return parsed, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -25,8 +24,9 @@ import (
 
 // Decode reads a JSON object into an empty message, without the fields of except, and returns the names that the object
 // has. Decode is strict, because people write requests by hand, and a misspelt delay must not mean now: unknown names are
-// refused, names that come twice, required ones that are missing (but not a name that except has behind a question mark), null, values of another type, and what is no text. A list
-// is bounded while it is decoded. An error says where it is and what is allowed there.
+// refused, names that come twice, required ones that are missing (but not a name that except has behind a question mark),
+// null, values of another type, and what is no text. A list is bounded while it is decoded. An error says where it is and
+// what is allowed there.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil {
@@ -38,69 +38,91 @@ func Decode(data []byte, m proto.Message, except ...string) (given []string, err
 	if err := api.CheckJSONText(data); err != nil {
 		return nil, err
 	}
-	o := object{message: m.ProtoReflect(), where: "the body", except: except}
+	o := objectOf(m.ProtoReflect(), "the body")
+	o.except = except
 	err = o.decode(whole)
 	return o.given, err
 }
 
 // object is a JSON object that is read.
 type object struct {
-	message protoreflect.Message
-	where   string
-	except  []string
-	depth   int // of a task behind others
-	given   []string
+	parts  []protoreflect.Message // the message, and the messages whose fields are in the same object
+	where  string
+	except []string
+	depth  int // of a task behind others
+	given  []string
 }
 
-// slot is what a name in an object stands for.
-type slot struct {
-	*field
-
-	message protoreflect.Message
-	form    string // of a payload: "", "_text" or "_base64"
+func objectOf(m protoreflect.Message, where string) object {
+	o := object{where: where}
+	o.add(m)
+	return o
 }
 
-// slots returns what an object may have, by name.
-func (o *object) slots() map[string]slot {
-	found := map[string]slot{}
-	var add func(m protoreflect.Message)
-	add = func(m protoreflect.Message) {
-		t := tableOf(m.Descriptor())
-		for i := range t.fields {
-			f := &t.fields[i]
-			switch name := string(f.Name()); {
-			case f.isInline:
-				add(m.Mutable(f.FieldDescriptor).Message())
-			case f.isReadOnly || slices.Contains(o.except, name):
-			case f.kind == kinesinv1.Kind_KIND_PAYLOAD:
-				for _, form := range []string{"", "_text", "_base64"} {
-					found[name+form] = slot{f, m, form}
-				}
-			default:
-				found[name] = slot{f, m, ""}
+func (o *object) add(m protoreflect.Message) {
+	o.parts = append(o.parts, m)
+	fields := tableOf(m.Descriptor()).fields
+	for i := range fields {
+		if fields[i].isInline {
+			o.add(m.Mutable(fields[i].FieldDescriptor).Message())
+		}
+	}
+}
+
+// member returns what a name stands for, and the message that has its field; false: the object may not have it.
+func (o *object) member(name string) (found member, of protoreflect.Message, known bool) {
+	for _, part := range o.parts {
+		if found, known = tableOf(part.Descriptor()).byName[name]; known && !slices.Contains(o.except, string(found.Name())) {
+			return found, part, true
+		}
+	}
+	return found, nil, false
+}
+
+// allowed returns the names that the object may have, in order.
+func (o *object) allowed() (names []string) {
+	for _, part := range o.parts {
+		for name, m := range tableOf(part.Descriptor()).byName {
+			if !slices.Contains(o.except, string(m.Name())) {
+				names = append(names, name)
 			}
 		}
 	}
-	add(o.message)
-	return found
+	slices.Sort(names)
+	return names
+}
+
+// missing returns the names that the object needs and does not have, in order.
+func (o *object) missing() (names []string) {
+	for _, part := range o.parts {
+		fields := tableOf(part.Descriptor()).fields
+		for i := range fields {
+			name := string(fields[i].Name())
+			if fields[i].isRequired && !fields[i].isReadOnly && !slices.Contains(o.given, name) &&
+				!slices.Contains(o.except, name) && !slices.Contains(o.except, "?"+name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // decode reads a valid JSON value.
 func (o *object) decode(raw []byte) error {
-	slots := o.slots()
-	err := eachMember(o.where, raw, func(name string, value json.RawMessage) error {
-		s, known := slots[name]
+	err := EachMember(o.where, raw, func(name string, value json.RawMessage) error {
+		m, of, known := o.member(name)
 		switch {
 		case !known:
-			return fmt.Errorf("unknown field %q in %s; allowed here: %s", api.Visible(name), o.where, strings.Join(slices.Sorted(maps.Keys(slots)), ", "))
+			return fmt.Errorf("unknown field %q in %s; allowed here: %s", api.Visible(name), o.where, strings.Join(o.allowed(), ", "))
 		case slices.Contains(o.given, name):
 			return fmt.Errorf("field %q is twice in %s", name, o.where)
 		}
 		o.given = append(o.given, name)
-		if s.kind == kinesinv1.Kind_KIND_PAYLOAD {
-			return o.payload(s, value)
+		if m.kind == kinesinv1.Kind_KIND_PAYLOAD {
+			return o.payload(m, of, value)
 		}
-		return o.set(s, value)
+		return o.set(m.field, of, value)
 	})
 	if err != nil {
 		return err
@@ -108,10 +130,8 @@ func (o *object) decode(raw []byte) error {
 	if slices.Contains(o.given, "due") && slices.Contains(o.given, "delay") {
 		return errors.New("want due or delay, not both")
 	}
-	for _, name := range slices.Sorted(maps.Keys(slots)) {
-		if slots[name].isRequired && !slices.Contains(o.given, name) && !slices.Contains(o.except, "?"+name) {
-			return fmt.Errorf("%s has no field %q, which it needs", o.where, name)
-		}
+	if missing := o.missing(); len(missing) > 0 {
+		return fmt.Errorf("%s has no field %q, which it needs", o.where, missing[0])
 	}
 	return nil
 }
@@ -119,10 +139,10 @@ func (o *object) decode(raw []byte) error {
 var errForms = errors.New("the same in two forms")
 
 // payload reads bytes of a user, of which an object may have one form.
-func (o *object) payload(s slot, raw []byte) error {
-	name := string(s.Name())
+func (o *object) payload(m member, of protoreflect.Message, raw []byte) error {
+	name := string(m.Name())
 	forms := 0
-	for _, form := range []string{"", "_text", "_base64"} {
+	for _, form := range payloadForms {
 		if slices.Contains(o.given, name+form) {
 			forms++
 		}
@@ -131,7 +151,7 @@ func (o *object) payload(s slot, raw []byte) error {
 		return fmt.Errorf("%w: want one of %s, %s_text and %s_base64", errForms, name, name, name)
 	}
 	var data []byte
-	switch s.form {
+	switch m.form {
 	case "":
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, raw); err != nil {
@@ -155,29 +175,29 @@ func (o *object) payload(s slot, raw []byte) error {
 			return fmt.Errorf("%s_base64: %w", name, err)
 		}
 	}
-	s.message.Set(s.FieldDescriptor, protoreflect.ValueOfBytes(data))
+	of.Set(m.FieldDescriptor, protoreflect.ValueOfBytes(data))
 	return nil
 }
 
-// set reads a field.
-func (o *object) set(s slot, raw []byte) error {
-	name := string(s.Name())
+// set reads a field of a message.
+func (o *object) set(f *field, of protoreflect.Message, raw []byte) error {
+	name := string(f.Name())
 	switch {
-	case isNull(raw):
+	case IsNull(raw):
 		return fmt.Errorf("%s: null is no value; leave the field out", name)
-	case s.IsMap():
-		return s.entriesOf(raw, s.message.Mutable(s.FieldDescriptor).Map())
-	case s.IsList():
-		return o.list(s, raw)
-	case s.inside != nil:
-		inside := object{message: s.message.Mutable(s.FieldDescriptor).Message(), where: name}
+	case f.IsMap():
+		return f.readEntries(raw, of.Mutable(f.FieldDescriptor).Map())
+	case f.IsList():
+		return o.list(f, of, raw)
+	case f.inside != nil:
+		inside := objectOf(of.Mutable(f.FieldDescriptor).Message(), name)
 		return inside.decode(raw)
 	}
-	v, err := s.read(raw)
+	v, err := f.read(raw)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	s.message.Set(s.FieldDescriptor, v)
+	of.Set(f.FieldDescriptor, v)
 	return nil
 }
 
@@ -197,15 +217,16 @@ func within(where string, err error) error {
 	return &placed{where, err}
 }
 
-func (o *object) list(s slot, raw []byte) error {
-	name, most := string(s.Name()), api.ListMax(s.FullName())
+// list reads the elements of a field of a message.
+func (o *object) list(f *field, of protoreflect.Message, raw []byte) error {
+	name, most := string(f.Name()), api.ListMax(f.FullName())
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('[') {
-		return fmt.Errorf("%s: %s is no list", name, api.Visible(shown(raw)))
+		return fmt.Errorf("%s: %s is no list", name, api.Visible(Shown(raw)))
 	}
-	list := s.message.Mutable(s.FieldDescriptor).List()
+	list := of.Mutable(f.FieldDescriptor).List()
 	depth := o.depth
-	if follows := s.Message() == o.message.Descriptor(); follows {
+	if follows := f.Message() == of.Descriptor(); follows {
 		depth++
 	}
 	for n := 0; d.More(); n++ {
@@ -218,17 +239,19 @@ func (o *object) list(s slot, raw []byte) error {
 			return within(where, fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
 		case err != nil:
 			return fmt.Errorf("%s: %w", where, err)
-		case s.inside != nil:
-			inside := object{message: list.NewElement().Message(), where: "the task", depth: depth}
+		case f.inside != nil:
+			element := list.NewElement()
+			inside := objectOf(element.Message(), "the task")
+			inside.depth = depth
 			if err := inside.decode(one); err != nil {
 				return within(where, err)
 			}
-			list.Append(protoreflect.ValueOfMessage(inside.message))
+			list.Append(element)
 		default:
-			if isNull(one) {
+			if IsNull(one) {
 				return fmt.Errorf("%s: null is no value", where)
 			}
-			v, err := s.read(one)
+			v, err := f.read(one)
 			if err != nil {
 				return fmt.Errorf("%s: %w", where, err)
 			}
@@ -238,9 +261,10 @@ func (o *object) list(s slot, raw []byte) error {
 	return nil
 }
 
-func (s slot) entriesOf(raw []byte, into protoreflect.Map) error {
-	name, most, values := string(s.Name()), api.ListMax(s.FullName()), field{FieldDescriptor: s.MapValue()}
-	return eachMember(name, raw, func(member string, value json.RawMessage) error {
+// readEntries reads the entries of a map.
+func (f *field) readEntries(raw []byte, into protoreflect.Map) error {
+	name, most, values := string(f.Name()), api.ListMax(f.FullName()), field{FieldDescriptor: f.MapValue()}
+	return EachMember(name, raw, func(member string, value json.RawMessage) error {
 		key := protoreflect.ValueOfString(member).MapKey()
 		switch {
 		case into.Has(key):
@@ -249,7 +273,7 @@ func (s slot) entriesOf(raw []byte, into protoreflect.Map) error {
 			return fmt.Errorf("%s: more than %d", name, most)
 		}
 		v, err := values.read(value)
-		if err != nil || isNull(value) {
+		if err != nil || IsNull(value) {
 			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), values.want())
 		}
 		into.Set(key, v)
@@ -258,8 +282,7 @@ func (s slot) entriesOf(raw []byte, into protoreflect.Map) error {
 }
 
 const (
-	durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
-	momentWant   = "want a time by RFC 3339, such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.25+01:00"
+	momentWant = "want a time by RFC 3339, such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.25+01:00"
 	// momentMin is 2001-01-01T00:00:00Z.
 	momentMin = 978_307_200_000_000
 )
@@ -268,7 +291,7 @@ const (
 func (f *field) read(raw []byte) (v protoreflect.Value, err error) {
 	switch f.kind { //nolint:exhaustive // others are as their type
 	case kinesinv1.Kind_KIND_INSTANT:
-		at, err := readInstant(raw)
+		at, err := ReadInstant(raw)
 		return protoreflect.ValueOfInt64(at), err
 	case kinesinv1.Kind_KIND_DURATION:
 		d, err := f.readDuration(raw)
@@ -280,7 +303,7 @@ func (f *field) read(raw []byte) (v protoreflect.Value, err error) {
 		}
 		data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 		if err != nil {
-			err = fmt.Errorf("%s is no text of hexadecimal digits", api.Visible(shown(raw)))
+			err = fmt.Errorf("%s is no text of hexadecimal digits", api.Visible(Shown(raw)))
 		}
 		return protoreflect.ValueOfBytes(data), err
 	}
@@ -325,7 +348,7 @@ func (f *field) readScalar(raw []byte) (v protoreflect.Value, err error) {
 		err = errWant
 	}
 	if err != nil {
-		return v, fmt.Errorf("%s is not %s", api.Visible(shown(raw)), f.want())
+		return v, fmt.Errorf("%s is not %s", api.Visible(Shown(raw)), f.want())
 	}
 	return v, nil
 }
@@ -358,10 +381,11 @@ func (f *field) want() string {
 	return "a whole number that is not negative"
 }
 
-func readInstant(raw []byte) (micros int64, err error) {
+// ReadInstant reads a JSON text as ParseInstant does.
+func ReadInstant(raw []byte) (micros int64, err error) {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return 0, fmt.Errorf("%s is no time: %s", api.Visible(shown(raw)), momentWant)
+		return 0, fmt.Errorf("%s is no time: %s", api.Visible(Shown(raw)), momentWant)
 	}
 	return ParseInstant(text)
 }
@@ -381,7 +405,7 @@ func ParseInstant(text string) (micros int64, err error) {
 func (f *field) readDuration(raw []byte) (micros int64, err error) {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return 0, fmt.Errorf("%s is no duration: %s", api.Visible(shown(raw)), durationWant)
+		return 0, fmt.Errorf("%s is no duration: %s", api.Visible(Shown(raw)), api.DurationWant)
 	}
 	after, isBack := strings.CutPrefix(text, "-")
 	if !f.isSigned {
@@ -392,7 +416,7 @@ func (f *field) readDuration(raw []byte) (micros int64, err error) {
 	case err != nil:
 		return 0, err //nolint:wrapcheck // its caller says where
 	case d.Microseconds() == 0 && f.isPositive:
-		return 0, fmt.Errorf("%s is too short: leave it out for that of the lambda", shown(raw))
+		return 0, fmt.Errorf("%s is too short: leave it out for that of the lambda", Shown(raw))
 	case isBack:
 		d = -d
 	}
@@ -401,23 +425,23 @@ func (f *field) readDuration(raw []byte) (micros int64, err error) {
 
 // textOf returns a text of JSON.
 func textOf(raw []byte, want string) (text string, err error) {
-	if json.Unmarshal(raw, &text) != nil || isNull(raw) {
-		return "", fmt.Errorf("%s is not %s", api.Visible(shown(raw)), want)
+	if json.Unmarshal(raw, &text) != nil || IsNull(raw) {
+		return "", fmt.Errorf("%s is not %s", api.Visible(Shown(raw)), want)
 	}
 	return text, nil
 }
 
-// eachMember calls f with each member of a JSON object, in order.
-func eachMember(where string, raw []byte, f func(name string, value json.RawMessage) error) error {
+// EachMember calls f with each member of a JSON object, in order. where names the object in errors.
+func EachMember(where any, raw []byte, f func(name string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return fmt.Errorf("%s: %s is no JSON object", where, api.Visible(shown(raw)))
+		return fmt.Errorf("%v: %s is no JSON object", where, api.Visible(Shown(raw)))
 	}
 	for d.More() {
 		token, err := d.Token()
 		name, isText := token.(string)
 		if err != nil || !isText {
-			return fmt.Errorf("%s: %w", where, err)
+			return fmt.Errorf("%v: %w", where, err)
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
@@ -429,15 +453,16 @@ func eachMember(where string, raw []byte, f func(name string, value json.RawMess
 	}
 	_, err := d.Token()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", where, err)
+		return fmt.Errorf("%v: %w", where, err)
 	}
 	return nil
 }
 
-func isNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
+// IsNull reports whether a JSON value is null.
+func IsNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
 
-// shown returns the beginning of a value, for an error.
-func shown(raw []byte) string {
+// Shown returns the beginning of a value, for an error.
+func Shown(raw []byte) string {
 	const bytesMax = 40
 	if len(raw) <= bytesMax {
 		return string(raw)

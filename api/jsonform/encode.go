@@ -81,8 +81,7 @@ func (t *table) members(dst []byte, m protoreflect.Message) []byte {
 func (f *field) value(dst []byte, v protoreflect.Value) []byte {
 	switch f.kind { //nolint:exhaustive // others are as their type
 	case kinesinv1.Kind_KIND_INSTANT:
-		dst = time.UnixMicro(v.Int()).UTC().AppendFormat(append(dst, '"'), instantForm)
-		return append(dst, '"')
+		return AppendInstant(dst, v.Int())
 	case kinesinv1.Kind_KIND_DURATION:
 		return append(api.AppendDuration(append(dst, '"'), v.Int()), '"')
 	case kinesinv1.Kind_KIND_HEX:
@@ -161,6 +160,11 @@ func appendText(dst []byte, text string) []byte {
 		}
 	}
 	return append(append(append(dst, '"'), text...), '"')
+}
+
+// AppendInstant appends microseconds since 1970 as a text.
+func AppendInstant(dst []byte, micros int64) []byte {
+	return append(time.UnixMicro(micros).UTC().AppendFormat(append(dst, '"'), instantForm), '"')
 }
 
 // AppendValue appends a value as package json encodes it.

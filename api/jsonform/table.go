@@ -1,4 +1,4 @@
-// Package jsonform is the one JSON of the API: what HTTP, connect and the command line read and write. A message becomes an
+// Package jsonform is the one JSON of the API, as plain HTTP reads and writes it. A message becomes an
 // object with its fields by their names in the contract. Instants are texts by RFC 3339, and durations texts such as 90s;
 // bytes of users are JSON where they are JSON; a refusal is a problem as HTTP has it. Numbers, bools and lists of messages
 // that only answers have are always there; everything else only if it is set.
@@ -19,9 +19,20 @@ import (
 // table is how a type of message is in JSON. It is made when the type is first used.
 type table struct {
 	descriptor protoreflect.MessageDescriptor
-	fields     []field // in the order of the contract
+	fields     []field           // in the order of the contract
+	byName     map[string]member // what a request may have, by name
 	isProblem  bool
 }
+
+// member is what a name in a request stands for.
+type member struct {
+	*field
+
+	form string // of a payload, one of payloadForms
+}
+
+// payloadForms are behind the name of a payload: JSON, another text, and other bytes.
+var payloadForms = []string{"", "_text", "_base64"}
 
 // field is how a field of a message is in JSON.
 type field struct {
@@ -46,7 +57,7 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 	if known, found := tables.Load(d); found {
 		return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, d.Fields().Len())}
+	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, d.Fields().Len()), byName: map[string]member{}}
 	isAnswer := !requested()[d.FullName()]
 	for i := range t.fields {
 		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i))}
@@ -58,6 +69,16 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 			f.inside = sync.OnceValue(func() *table { return tableOf(inside) })
 		}
 		t.fields[i] = f
+		if f.isInline || f.isReadOnly {
+			continue
+		}
+		forms := payloadForms[:1]
+		if f.kind == kinesinv1.Kind_KIND_PAYLOAD {
+			forms = payloadForms
+		}
+		for _, form := range forms {
+			t.byName[string(f.Name())+form] = member{&t.fields[i], form}
+		}
 	}
 	known, _ := tables.LoadOrStore(d, t)
 	return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored

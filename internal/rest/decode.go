@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 )
 
 // listsMax is how many elements a list or map of a request may have, by its name.
@@ -58,7 +58,7 @@ func (p place) String() string {
 func decodeObject(where place, raw []byte, into reflect.Value) error {
 	fields := fieldsOf(into.Type())
 	seen := make(map[string]bool, len(fields.names))
-	err := eachMember(where, raw, func(name string, value json.RawMessage) error {
+	err := jsonform.EachMember(where, raw, func(name string, value json.RawMessage) error {
 		index, known := fields.index[name]
 		switch {
 		case !known:
@@ -83,11 +83,11 @@ func decodeObject(where place, raw []byte, into reflect.Value) error {
 // decodeValue reads a valid JSON value into a field.
 func decodeValue(name place, raw []byte, into reflect.Value) error {
 	if own, is := reflect.TypeAssert[fromJSON](into.Addr()); is {
-		if _, takesNull := own.(*anyJSON); takesNull || !isNull(raw) {
+		if _, takesNull := own.(*anyJSON); takesNull || !jsonform.IsNull(raw) {
 			return named(name, own.fromJSON(raw))
 		}
 	}
-	if isNull(raw) {
+	if jsonform.IsNull(raw) {
 		return fmt.Errorf("%s: null is no value; leave the field out", name)
 	}
 	switch into.Kind() {
@@ -102,7 +102,7 @@ func decodeValue(name place, raw []byte, into reflect.Value) error {
 		return decodeMap(name, raw, into)
 	default:
 		if json.Unmarshal(raw, into.Addr().Interface()) != nil {
-			return fmt.Errorf("%s: %s is not %s", name, api.Visible(shown(raw)), wantOf(into.Type()))
+			return fmt.Errorf("%s: %s is not %s", name, api.Visible(jsonform.Shown(raw)), wantOf(into.Type()))
 		}
 		return nil
 	}
@@ -111,7 +111,7 @@ func decodeValue(name place, raw []byte, into reflect.Value) error {
 func decodeList(name place, raw []byte, into reflect.Value) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('[') {
-		return fmt.Errorf("%s: %s is no list", name, api.Visible(shown(raw)))
+		return fmt.Errorf("%s: %s is no list", name, api.Visible(jsonform.Shown(raw)))
 	}
 	into.Set(reflect.MakeSlice(into.Type(), 0, 0))
 	for n := 0; d.More(); n++ {
@@ -148,7 +148,7 @@ func decodeElement(name place, d *json.Decoder, into reflect.Value) error {
 
 func decodeMap(name place, raw []byte, into reflect.Value) error {
 	values := reflect.MakeMap(into.Type())
-	err := eachMember(name, raw, func(member string, value json.RawMessage) error {
+	err := jsonform.EachMember(name, raw, func(member string, value json.RawMessage) error {
 		if values.MapIndex(reflect.ValueOf(member)).IsValid() {
 			return fmt.Errorf("%s: %q is there twice", name, api.Visible(member))
 		}
@@ -156,7 +156,7 @@ func decodeMap(name place, raw []byte, into reflect.Value) error {
 			return fmt.Errorf("%s: more than %d", name, listsMax[name.name])
 		}
 		one := reflect.New(into.Type().Elem())
-		if isNull(value) || json.Unmarshal(value, one.Interface()) != nil {
+		if jsonform.IsNull(value) || json.Unmarshal(value, one.Interface()) != nil {
 			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), wantOf(into.Type().Elem()))
 		}
 		values.SetMapIndex(reflect.ValueOf(member), one.Elem())
@@ -165,35 +165,6 @@ func decodeMap(name place, raw []byte, into reflect.Value) error {
 	into.Set(values)
 	return err
 }
-
-// eachMember calls f with each member of a JSON object, in order.
-func eachMember(where place, raw []byte, f func(name string, value json.RawMessage) error) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return fmt.Errorf("%s: %s is no JSON object", where, api.Visible(shown(raw)))
-	}
-	for d.More() {
-		token, err := d.Token()
-		name, isText := token.(string)
-		if err != nil || !isText {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := f(name, value); err != nil {
-			return err
-		}
-	}
-	_, err := d.Token()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", where, err)
-	}
-	return nil
-}
-
-func isNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
 
 func named(name place, err error) error {
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -23,12 +24,10 @@ type fromJSON interface {
 // duration is a duration, in requests and responses a text such as 1m30s. The wire has microseconds.
 type duration time.Duration
 
-const durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
-
 func (d *duration) fromJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no duration: %s", shown(raw), durationWant)
+		return fmt.Errorf("%s is no duration: %s", jsonform.Shown(raw), api.DurationWant)
 	}
 	return d.parse(text)
 }
@@ -51,32 +50,15 @@ func durationOf(micros int64) duration { return duration(task.Micros(micros)) }
 // moment is a time in microseconds since 1970, in requests and responses a text by RFC 3339.
 type moment int64
 
-const (
-	momentWant = "want a time by RFC 3339, such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.25+01:00"
-	momentForm = "2006-01-02T15:04:05.000000Z07:00"
-	// momentMin is 2001-01-01T00:00:00Z.
-	momentMin = 978_307_200_000_000
-)
-
 func (m *moment) fromJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no time: %s", shown(raw), momentWant)
-	}
-	parsed, err := time.Parse(time.RFC3339Nano, text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is no time: %s", text, momentWant)
-	case parsed.UnixMicro() < momentMin:
-		return fmt.Errorf("%q is before 2001, which is a mistake of unit: %s", text, momentWant)
-	}
-	*m = moment(parsed.Add(time.Microsecond - 1).UnixMicro()) // rounded up: never early
-	return nil
+	at, err := jsonform.ReadInstant(raw)
+	*m = moment(at)
+	return err //nolint:wrapcheck // its callers say where
 }
 
 // MarshalJSON implements json.Marshaler. The answer is in UTC.
 func (m moment) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.UnixMicro(int64(m)).UTC().Format(momentForm)) //nolint:wrapcheck // of a text, which cannot fail
+	return jsonform.AppendInstant(nil, int64(m)), nil
 }
 
 // anyJSON is any JSON value, unchanged but for white space between its parts.
@@ -100,7 +82,7 @@ type binary []byte
 func (b *binary) fromJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no text in base64", shown(raw))
+		return fmt.Errorf("%s is no text in base64", jsonform.Shown(raw))
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -141,22 +123,13 @@ func oneOf(name string, value anyJSON, text *string, encoded *binary) (data []by
 
 var errForms = errors.New("the same in two forms")
 
-// shown returns the beginning of a value, for an error.
-func shown(raw []byte) string {
-	const bytesMax = 40
-	if len(raw) <= bytesMax {
-		return string(raw)
-	}
-	return string(bytes.ToValidUTF8(raw[:bytesMax], nil)) + "…"
-}
-
 // digits are bytes, in requests a text of hexadecimal digits, or a UUID.
 type digits []byte
 
 func (d *digits) fromJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no text of hexadecimal digits", shown(raw))
+		return fmt.Errorf("%s is no text of hexadecimal digits", jsonform.Shown(raw))
 	}
 	data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	*d = data

@@ -93,7 +93,7 @@ func parseClaim(claim string) (task []byte, attempt uint32, err error) {
 	task, err = hex.DecodeString(digits)
 	n, numberErr := strconv.ParseUint(number, 10, 32)
 	if err != nil || numberErr != nil || len(task) != 16 {
-		return nil, 0, fmt.Errorf("%w: %q: want one that /v1/work/claim returned", api.ErrInvalid, api.Visible(shown([]byte(claim))))
+		return nil, 0, fmt.Errorf("%w: %q: want one that /v1/work/claim returned", api.ErrInvalid, api.Visible(jsonform.Shown([]byte(claim))))
 	}
 	return task, uint32(n), nil
 }
