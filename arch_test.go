@@ -157,25 +157,26 @@ var table = []row{
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 
-	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig", "sdk/slo"}), tests: []string{"sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
-	{name: "sdk/slo", stdOnly: true},
+	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/admin", "sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
+	{name: "sdk/admin", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/sdktest"}, never: serverSide},
+	{name: "internal/wirecopy", stdOnly: true},
 	{name: "sdk/blobs", stdOnly: true},
 	{name: "sdk/blobs/s3blobs", may: []string{"sdk/blobs"}, never: noServer},
 	{name: "internal/blobplace", may: []string{"sdk/blobs", "sdk/blobs/s3blobs"}, never: noServer},
 	{name: "internal/blobsweep", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
-		tests: []string{"sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
+		tests: []string{"sdk/admin", "sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
 	},
 	{
-		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "internal/groups", "internal/node", "internal/inproc"}),
-		tests: []string{"sdk/slo"}, never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "sdk/admin", "internal/groups", "internal/node", "internal/inproc"}),
+		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
 
 	{
 		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
-		tests: []string{"sdk", "sdk/slo", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
+		tests: []string{"sdk", "sdk/admin", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{
@@ -188,15 +189,15 @@ var table = []row{
 	{name: "docs", stdOnly: true},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor", "cmd/settings"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor", "cmd/settings"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},
-	{name: "cmd/kinesin-bench", may: slices.Concat(wire, []string{"sdk", "cmd/kinesin-bench/load", "cmd/kinesin/executor", "cmd/settings"}, tools), never: append(slices.Clip(testOnly), noServer...)},
-	{name: "cmd/kinesin-bench/load", may: slices.Concat(wire, []string{"task", "sdk"}, tools), never: serverSide},
+	{name: "cmd/kinesin-bench", may: slices.Concat(wire, []string{"sdk", "sdk/admin", "cmd/kinesin-bench/load", "cmd/kinesin/executor", "cmd/settings"}, tools), never: append(slices.Clip(testOnly), noServer...)},
+	{name: "cmd/kinesin-bench/load", may: slices.Concat(wire, []string{"task", "sdk", "sdk/admin"}, tools), never: serverSide},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
 	{name: "internal/cost"},
-	{name: "examples/*", may: []string{"sdk", "sdk/sdktest", "examples/*"}},
+	{name: "examples/*", may: []string{"sdk", "sdk/admin", "sdk/sdktest", "examples/*"}},
 
 	// Tests over real processes. The checker judges what they saw and knows nothing else.
 	{name: "test/checker", stdOnly: true},

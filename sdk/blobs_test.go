@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/blobs"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 	"github.com/kinesin-io/kinesin/task"
@@ -66,7 +67,7 @@ func blobRig(t *testing.T, opts ...sdktest.Option) (k *sdktest.Kinesin, p *place
 	t.Cleanup(func() { _ = d.Close() })
 	p, got = &place{Dir: d, dir: dir}, new([]string)
 	k = sdktest.New(t, append(opts, sdktest.Blobs(p, blobLimit))...)
-	k.Lambda("report", sdk.LambdaInfo{BackoffMin: time.Minute, BackoffMax: time.Minute})
+	k.Lambda("report", admin.Lambda{BackoffMin: time.Minute, BackoffMax: time.Minute})
 	w := sdk.NewWorker(k.Client(), sdk.Slots(1))
 	w.Register("report", func(_ context.Context, task *sdk.Task[[]byte]) error {
 		*got = append(*got, string(task.Payload))
@@ -189,7 +190,7 @@ func TestBlobLimits(t *testing.T) {
 	if !errors.Is(err, sdk.ErrTooLarge) || !strings.Contains(err.Error(), "104857601 bytes: at most 104857600") || len(p.files(t)) != 0 {
 		t.Errorf("got %v", err)
 	}
-	k.Lambda("consumer", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
+	k.Lambda("consumer", admin.Lambda{Mode: admin.ModeDeliver})
 	_, err = k.Client().Schedule(t.Context(), sdk.Item{Lambda: "consumer", Payload: make([]byte, 2*blobLimit)})
 	if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "consumers cannot read blobs") {
 		t.Errorf("a deliver lambda: %v", err)

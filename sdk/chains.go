@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -174,7 +175,7 @@ type ChainInfo struct {
 	ID    ID
 	State string // "live", "paused" or "ended"
 	Root  ChainTask
-	Tasks int  // that are there, as far as shown
+	Count int  // of tasks that are there, as far as shown
 	More  bool // it has more tasks than are shown
 }
 
@@ -202,70 +203,10 @@ type ChainTask struct {
 	Followups     []ChainTask
 }
 
-func chainTaskOf(w *kinesinv1.ChainTask) ChainTask {
-	t := ChainTask{
-		ID: ID(w.GetId()), Lambda: w.GetLambda(), State: State(w.GetState()), Edge: w.GetEdge(), Collection: w.GetCollection(), Due: timeOf(w.GetDue()),
-		Delay: time.Duration(w.GetDelay()) * time.Microsecond, Started: timeOf(w.GetStarted()), Ended: timeOf(w.GetEnded()),
-		Attempt: int(w.GetAttempt()), Error: w.GetError(), WaitsFor: w.GetWaitsFor(), Paused: w.GetPaused(),
-		BeforeRedrive: w.GetBeforeRedrive(),
-	}
-	for _, next := range w.GetFollowups() {
-		t.Followups = append(t.Followups, chainTaskOf(next))
-	}
-	return t
-}
-
 // GetChain reads a chain by the id of any of its tasks.
 func (c *Client) GetChain(ctx context.Context, id ID) (ChainInfo, error) {
 	r, err := call(ctx, c, "get chain", c.backend.chains.GetChain, &kinesinv1.GetChainRequest{Id: string(id)})
-	if err != nil {
-		return ChainInfo{}, err
-	}
-	return ChainInfo{ID: ID(r.GetId()), State: r.GetState(), Root: chainTaskOf(r.GetRoot()), Tasks: int(r.GetCount()), More: r.GetMore()}, nil
-}
-
-// ChainChange is what became of a change of a chain.
-type ChainChange struct {
-	ID      ID  // of the chain
-	Changed int // tasks
-	Told    int // tasks that run, and were told to stop
-	Left    int // of a cancel: tasks that it found and that run on, since else or finally leads to them
-}
-
-// CancelChain cancels what waits in a chain, and tells what runs to stop. Follow-ups by Else and Finally
-// still run, also those that followed earlier ends that way.
-func (c *Client) CancelChain(ctx context.Context, id ID) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "cancel"})
-}
-
-// PauseChain keeps the tasks of a chain from starting until ResumeChain. Running tasks go on.
-func (c *Client) PauseChain(ctx context.Context, id ID) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "pause"})
-}
-
-// ResumeChain undoes PauseChain. Tasks that were due meanwhile are due now.
-func (c *Client) ResumeChain(ctx context.Context, id ID) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "resume"})
-}
-
-// RedriveChain has the tasks start anew at which a chain stopped. Tasks that have succeeded before do not run
-// again.
-func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "redrive"})
-}
-
-// ExtendChain gives the tasks of a chain that have not started another StartBefore, also those that come
-// later, unless they are due after it.
-func (c *Client) ExtendChain(ctx context.Context, id ID, startBefore time.Time) (ChainChange, error) {
-	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "extend", StartBefore: startBefore.UnixMicro()})
-}
-
-func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequest) (ChainChange, error) {
-	w, err := call(ctx, c, r.Action+" chain", c.backend.chains.ControlChain, r)
-	if err != nil {
-		return ChainChange{}, err
-	}
-	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold()), Left: int(w.GetLeft())}, nil
+	return wirecopy.From[ChainInfo](r), err
 }
 
 // addedFollowUps returns what a handler adds to what follows its task as it is sent.

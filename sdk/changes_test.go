@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
 // A task that is redriven in the very millisecond at which it was due waits at the place of its first life.
 func TestARedrivenTaskStartsAtOnce(t *testing.T) {
 	k := sdktest.New(t)
-	k.Lambda("report", sdk.LambdaInfo{})
+	k.Lambda("report", admin.Lambda{})
 	w := sdk.NewWorker(k.Client(), sdk.Slots(1))
 	ran := make(chan string, 10)
 	w.Register("report", func(_ context.Context, task *sdk.Task[[]byte]) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
@@ -29,24 +30,15 @@ type Client struct {
 	backend backend
 	cfg     clientConfig
 	budget  *budget
-	close   func()
+	http    dial.Clients
 }
 
 // backend carries the calls of a Client.
 type backend struct {
-	tasks      kinesinv1connect.TaskServiceClient
-	lambdas    kinesinv1connect.LambdaServiceClient
-	jobs       kinesinv1connect.JobServiceClient
-	dead       kinesinv1connect.DeadLetterServiceClient
-	gates      kinesinv1connect.GateServiceClient
-	crons      kinesinv1connect.CronServiceClient
-	chains     kinesinv1connect.ChainServiceClient
-	groups     kinesinv1connect.GroupServiceClient
-	quotas     kinesinv1connect.QuotaServiceClient
-	objectives kinesinv1connect.ObjectiveServiceClient
-	inbound    kinesinv1connect.InboundServiceClient
-	keyring    kinesinv1connect.KeyringServiceClient
-	workers    controller.Backend
+	tasks   kinesinv1connect.TaskServiceClient
+	chains  kinesinv1connect.ChainServiceClient
+	groups  kinesinv1connect.GroupServiceClient
+	workers controller.Backend
 }
 
 type clientConfig = sdkconfig.Client
@@ -111,26 +103,35 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	}
 	return &Client{
 		backend: backend{
-			tasks:      newWireTasks(h),
-			jobs:       kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			gates:      kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			crons:      kinesinv1connect.NewCronServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			chains:     kinesinv1connect.NewChainServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			groups:     kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			quotas:     kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			objectives: kinesinv1connect.NewObjectiveServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			lambdas:    kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			dead:       kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			inbound:    kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			keyring:    kinesinv1connect.NewKeyringServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			workers:    newWireWorkers(h, &cfg),
+			tasks:   newWireTasks(h),
+			chains:  kinesinv1connect.NewChainServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			groups:  kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			workers: newWireWorkers(h, &cfg),
 		},
-		cfg: cfg, budget: newBudget(), close: h.CloseIdle,
+		cfg: cfg, budget: newBudget(), http: h,
 	}, nil
 }
 
+func init() { //nolint:gochecknoinits // package sdk/admin makes its calls as a Client does, without a method that users see
+	sdkconfig.CallsOf = func(client any) sdkconfig.Calls {
+		c, _ := client.(*Client)
+		return sdkconfig.Calls{
+			Config: c.cfg, HTTP: c.http.Calls, Base: c.http.Base,
+			Do: func(ctx context.Context, what string, timeout time.Duration, try func(context.Context) error) error {
+				_, err := callWithin(ctx, c, what, max(timeout, c.cfg.CallTimeout), func(ctx context.Context, _ *struct{}) (*struct{}, error) { return nil, try(ctx) }, nil)
+				return err
+			},
+			RequestID: func() []byte { return requestIDs(c.cfg.Clock, 1)[0] },
+			TaskInfo:  func(w *kinesinv1.Task) any { return taskInfoOf(w) },
+			Decode: func(ctx context.Context, lambda, key, id string, payload []byte) ([]byte, error) {
+				return c.decodeRead(ctx, lambda, key, ID(id), payload)
+			},
+		}
+	}
+}
+
 // Close closes idle connections. Calls in flight go on.
-func (c *Client) Close() { c.close() }
+func (c *Client) Close() { c.http.CloseIdle() }
 
 func connections(cfg *clientConfig, server string) (dial.Clients, error) {
 	return dial.New(dial.Config{
@@ -145,22 +146,16 @@ func connections(cfg *clientConfig, server string) (dial.Clients, error) {
 
 // call makes one call with the client's timeout and retries.
 func call[Req, Res any](ctx context.Context, c *Client, what string, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
-	var response *Res
-	err := c.retry(ctx, what, func(ctx context.Context) error {
-		var err error
-		response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout, f, request)
+	return callWithin(ctx, c, what, c.cfg.CallTimeout, f, request)
+}
+
+// callWithin is call with another timeout of one try.
+func callWithin[Req, Res any](ctx context.Context, c *Client, what string, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (response *Res, err error) {
+	err = c.retry(ctx, what, func(ctx context.Context) (err error) {
+		response, err = once(ctx, c.cfg.Clock, timeout, f, request)
 		return err
 	})
 	return response, err
-}
-
-// listOf returns the elements of an answer as the SDK has them.
-func listOf[W, T any](wire []W, of func(W) T) []T {
-	all := make([]T, len(wire))
-	for i := range wire {
-		all[i] = of(wire[i])
-	}
-	return all
 }
 
 // once makes one try of a call. When the try takes too long but ctx has not ended, the error is

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,9 +24,11 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -95,7 +96,7 @@ func TestMomentsInThePastAreSent(t *testing.T) {
 
 func TestRepeatedCallIsTheSameCall(t *testing.T) {
 	t.Parallel()
-	s, clock := newServer(t), newLeapClock()
+	s, clock := newServer(t), clocktest.NewLeap()
 	began := clock.Now()
 	var ids [][]byte
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
@@ -132,7 +133,7 @@ func TestRepeatedRedriveIsTheSameCall(t *testing.T) {
 		}
 		return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{State: "scheduled"}}}, nil
 	}
-	k := s.client(t, sdkconfig.WithClock(newLeapClock()))
+	k := s.client(t, sdkconfig.WithClock(clocktest.NewLeap()))
 	for range 2 {
 		if _, err := k.Redrive(t.Context(), []sdk.ID{"k1"}); err != nil {
 			t.Fatal(err)
@@ -157,7 +158,7 @@ func TestOnlyUnansweredItemsAreSentAgain(t *testing.T) {
 		return response, nil
 	}
 	items := []sdk.Item{{Payload: []byte("a")}, {Payload: []byte("b")}, {Payload: []byte("c")}, {Payload: []byte("d")}}
-	results, err := s.client(t, sdkconfig.WithClock(newLeapClock())).ScheduleMany(t.Context(), items)
+	results, err := s.client(t, sdkconfig.WithClock(clocktest.NewLeap())).ScheduleMany(t.Context(), items)
 	if !slices.Equal(calls, []int{4, 1}) {
 		t.Errorf("calls of %v items", calls)
 	}
@@ -208,7 +209,7 @@ func TestRetriesBeyondTheBudgetAreSparse(t *testing.T) {
 		calls++
 		return nil, unavailable()
 	}
-	k := newLeapClock()
+	k := clocktest.NewLeap()
 	c := s.client(t, sdkconfig.WithClock(k))
 	for n := range 100 {
 		began, before := k.Now(), calls
@@ -229,7 +230,7 @@ func TestACallWithTimeLeftIsTriedAgainWhateverTheBudget(t *testing.T) {
 	t.Parallel()
 	for _, within := range []time.Duration{0, 300 * time.Millisecond, 3 * time.Second, time.Minute} { // 0: no deadline
 		s, down := newServer(t), true
-		k := newLeapClock()
+		k := clocktest.NewLeap()
 		var up task.Instant
 		s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 			if down || k.Now() < up {
@@ -377,7 +378,7 @@ func TestWaitGoesOnUntilAllHaveEnded(t *testing.T) {
 			{Task: &kinesinv1.Task{Id: r.Ids[0], State: state}}, {Problem: api.ProblemOf(api.ErrNotFound)},
 		}}, nil
 	}
-	results, err := s.client(t, sdkconfig.WithClock(newLeapClock())).Wait(t.Context(), "k1", "k2")
+	results, err := s.client(t, sdkconfig.WithClock(clocktest.NewLeap())).Wait(t.Context(), "k1", "k2")
 	if err != nil || calls != 3 || results[0].Task.State != sdk.StateSuccess || !errors.Is(results[1].Err, sdk.ErrNotFound) {
 		t.Errorf("after %d calls: %+v, %v", calls, results, err)
 	}
@@ -460,121 +461,6 @@ func TestCancelSaysWhatItMet(t *testing.T) {
 	}
 }
 
-func TestEnsureTakesTheDefaultsOfTheLambda(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		defaults       []sdk.Option
-		settings, want sdk.LambdaInfo
-	}{
-		"nothing": {},
-		"all": {
-			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent"), sdk.Collection("c")},
-			sdk.LambdaInfo{},
-			sdk.LambdaInfo{MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Hour, Priorities: []string{"urgent"}},
-		},
-		"settings win": {
-			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent")},
-			sdk.LambdaInfo{MaxAttempts: 5, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
-			sdk.LambdaInfo{MaxAttempts: 5, Timeout: time.Minute, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
-		},
-		"usual priority": {[]sdk.Option{sdk.Priority("high")}, sdk.LambdaInfo{}, sdk.LambdaInfo{}},
-		"deliver": {
-			[]sdk.Option{sdk.MaxAttempts(3), sdk.Priority("urgent")},
-			sdk.LambdaInfo{Mode: sdk.ModeDeliver},
-			sdk.LambdaInfo{Mode: sdk.ModeDeliver, Priorities: []string{"urgent"}},
-		},
-	} {
-		s := newServer(t)
-		k := s.client(t)
-		if err := sdk.NewLambda[string](name, c.defaults...).Ensure(t.Context(), k, c.settings); err != nil {
-			t.Fatal(err)
-		}
-		got, err := k.GetLambda(t.Context(), name)
-		if c.want.Name = name; err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
-		}
-	}
-}
-
-func TestLambdas(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	c := s.client(t, sdkconfig.WithClock(newLeapClock()))
-	if err := sendReminder.Ensure(t.Context(), c, sdk.LambdaInfo{MaxAttempts: 3, Timeout: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	if err := sendReminder.Ensure(t.Context(), c, sdk.LambdaInfo{MaxAttempts: 5}); err != nil {
-		t.Fatal(err)
-	}
-	l, err := c.GetLambda(t.Context(), "send-reminder")
-	if err != nil || l.MaxAttempts != 3 || l.Timeout != time.Minute {
-		t.Errorf("got %+v, %v", l, err)
-	}
-	if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: "send-reminder"}); !errors.Is(err, sdk.ErrExists) {
-		t.Errorf("create again: %v", err)
-	}
-	if all, err := c.ListLambdas(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("list: %v, %v", all, err)
-	}
-	if l, err := c.UpdateLambda(t.Context(), sdk.LambdaInfo{Name: "send-reminder", MaxAttempts: 9}); err != nil || l.MaxAttempts != 9 {
-		t.Errorf("update: %+v, %v", l, err)
-	}
-	tries := 0
-	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-		if tries++; tries == 1 {
-			return nil, unavailable() // done, but the answer is lost
-		}
-		return nil, api.ErrUnknownLambda
-	}
-	if _, err := c.DeleteLambda(t.Context(), "send-reminder", false); err != nil {
-		t.Errorf("delete: %v", err)
-	}
-	if _, err := c.DeleteLambda(t.Context(), "send-reminder", false); !errors.Is(err, sdk.ErrUnknownLambda) {
-		t.Errorf("delete again: %v", err)
-	}
-}
-
-func TestDeleteLambdaCallsUntilAllIsDone(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	c := s.client(t)
-	calls := 0
-	s.remove = func(r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-		if !r.GoesOn || !r.DropTasks || r.Name != "send-reminder" {
-			t.Errorf("asked for %v", r)
-		}
-		switch calls++; calls {
-		case 1:
-			return &kinesinv1.DeleteLambdaResponse{More: true}, nil
-		case 2:
-			return nil, unavailable()
-		case 3:
-			return &kinesinv1.DeleteLambdaResponse{Dropped: 7, More: true}, nil
-		case 4:
-			return &kinesinv1.DeleteLambdaResponse{Dropped: 5}, nil
-		case 5:
-			return &kinesinv1.DeleteLambdaResponse{Dropped: 3, More: true}, nil
-		}
-		return nil, api.ErrInUse
-	}
-	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 12 || err != nil {
-		t.Errorf("%d dropped, %v", n, err)
-	}
-	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 3 || !errors.Is(err, sdk.ErrInUse) {
-		t.Errorf("%d dropped, %v; want those before the refusal too", n, err)
-	}
-	calls = 0
-	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-		if calls++; calls == 1 {
-			return &kinesinv1.DeleteLambdaResponse{Dropped: 1, More: true}, nil
-		}
-		return nil, api.ErrUnknownLambda // another one came to the end first
-	}
-	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 1 || err != nil {
-		t.Errorf("%d dropped, %v", n, err)
-	}
-}
-
 func TestArgumentsThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	l := sdk.NewLambda[func()]("broken")
@@ -646,7 +532,7 @@ func TestTokensAndTLS(t *testing.T) {
 // guarded is a server that takes one token, over TLS, and accepts every task.
 func guarded(t *testing.T, a *tlstest.Authority, token string) (url string) {
 	t.Helper()
-	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
+	s := &server{}
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) { return accept(r), nil }
 	refuse := connect.NewErrorWriter()
 	h := httptest.NewUnstartedServer(nil)
@@ -706,9 +592,9 @@ func TestRepeatedSetGateIsTheSameCall(t *testing.T) {
 			_, _ = w.Write(answer)
 		})
 	})
-	k := s.client(t, sdkconfig.WithClock(newLeapClock()))
+	k := s.client(t, sdkconfig.WithClock(clocktest.NewLeap()))
 	for range 2 {
-		if g, err := k.SetGate(t.Context(), sdk.Gate{Lambda: "mail", Reason: "maintenance"}); err != nil || g.ID != "7" {
+		if g, err := admin.New(k).Gates.Create(t.Context(), admin.Gate{Lambda: "mail", Reason: "maintenance"}); err != nil || g.ID != "7" {
 			t.Fatal(g, err)
 		}
 	}

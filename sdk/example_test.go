@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
@@ -209,12 +210,13 @@ func ExampleClient_Cancel() {
 	// true
 }
 
-func ExampleLambda_Ensure() {
+func Example_ensure() {
 	k := sdktest.Open()
 	defer k.Close()
+	client := k.Client()
 
 	// A program ensures its lambda at its start, so that nobody has to create it by hand.
-	err := SendReminder.Ensure(context.Background(), k.Client(), sdk.LambdaInfo{Priorities: []string{"high", "low"}})
+	err := admin.New(client).Lambdas.Ensure(context.Background(), SendReminder, admin.Lambda{Priorities: []string{"high", "low"}})
 	fmt.Println(err)
 	// Output: <nil>
 }

@@ -6,25 +6,20 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // server is a fake Kinesin behind a real HTTP server. A test sets what it answers; what is not set is
 // unimplemented.
 type server struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
-	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
-	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 
 	url string
 
@@ -34,13 +29,9 @@ type server struct {
 	cancel   func(*kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	redrive  func(*kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error)
 	wait     func(*kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
-	remove   func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
-	count    func(*kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
-	change   func(*kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error)
 	work     func(ctx context.Context, s *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
 
 	mu         sync.Mutex
-	lambdas    map[string]*kinesinv1.Lambda
 	registered *kinesinv1.RegisterRequest
 	left       int
 }
@@ -53,7 +44,7 @@ func newServer(t *testing.T) *server {
 // newServerWith puts something in front of the server.
 func newServerWith(t *testing.T, before func(http.Handler) http.Handler) *server {
 	t.Helper()
-	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
+	s := &server{}
 	h := httptest.NewUnstartedServer(nil)
 	h.Config = api.NewServer(before(s.handler()))
 	h.Start()
@@ -66,8 +57,6 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(s, options...))
-	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(s, options...))
-	mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(s, options...))
 	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(s, options...))
 	return mux
 }
@@ -108,38 +97,6 @@ func (s *server) Wait(_ context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.G
 	return s.wait(r)
 }
 
-func (s *server) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
-	_, existed := s.lambdas[r.Lambda.Name]
-	if existed {
-		return nil, api.ErrExists
-	}
-	s.lambdas[r.Lambda.Name] = r.Lambda
-	return &kinesinv1.CreateLambdaResponse{Lambda: r.Lambda}, nil
-}
-
-func (s *server) GetLambda(_ context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
-	if l := s.lambdas[r.Name]; l != nil {
-		return &kinesinv1.GetLambdaResponse{Lambda: l}, nil
-	}
-	return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "unknown lambda %q", r.Name)
-}
-
-func (s *server) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
-	response := &kinesinv1.ListLambdasResponse{}
-	for _, l := range s.lambdas {
-		response.Lambdas = append(response.Lambdas, l)
-	}
-	return response, nil
-}
-
-func (s *server) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
-	return &kinesinv1.UpdateLambdaResponse{Lambda: r.Lambda}, nil
-}
-
-func (s *server) DeleteLambda(_ context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-	return s.remove(r)
-}
-
 func (s *server) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,32 +117,4 @@ func (s *server) Leave(context.Context, *kinesinv1.LeaveRequest) (*kinesinv1.Lea
 
 func (s *server) Work(ctx context.Context, w *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error {
 	return s.work(ctx, w)
-}
-
-// leapClock does not wait between tries: a short timer takes its time at once.
-type leapClock struct {
-	clock.Clock
-
-	mu  sync.Mutex
-	now task.Instant
-}
-
-func newLeapClock() *leapClock {
-	return &leapClock{Clock: clock.Real(), now: task.FromMillis(1_800_000_000_000)}
-}
-
-func (c *leapClock) Now() task.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *leapClock) NewTimer(d time.Duration) clock.Timer {
-	if d > 8*time.Second { // of a call
-		return c.Clock.NewTimer(d)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(max(d, 0))
-	return c.Clock.NewTimer(0)
 }

@@ -139,7 +139,7 @@ func TestAFollowUpWithABlobFollowsEachEnd(t *testing.T) {
 	}
 	for range 2 {
 		k.Advance(time.Minute)
-		if _, err := k.Client().RedriveChain(t.Context(), id); err != nil {
+		if _, err := k.Admin().Chains.Redrive(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}

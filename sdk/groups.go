@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -132,7 +134,7 @@ func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, er
 		request.Else, request.MoreElse = request.MoreElse[0], request.MoreElse[1:]
 	}
 	r, err := call(ctx, c, "create group", c.backend.groups.CreateGroup, request)
-	return groupOf(r.GetGroup()), err
+	return wirecopy.From[GroupInfo](r.GetGroup()), err
 }
 
 // SealGroup says that a group gets no more members. It has to have as many as members says; below 0: it does
@@ -143,24 +145,14 @@ func (c *Client) SealGroup(ctx context.Context, group string, members int) (Grou
 		request.Members = new(countOf(members))
 	}
 	r, err := call(ctx, c, "seal group", c.backend.groups.SealGroup, request)
-	return groupOf(r.GetGroup()), err
-}
-
-// CancelGroup seals a group and has a job cancel its members: those that wait end, those that run are told to
-// stop. The job goes on whatever becomes of this program; GetJob shows how far it is. pace bounds how many
-// members it cancels in a second; 0: no bound. The follow-ups of a group follow its end, as Else and Finally,
-// and Then if it is alone. ErrTooLate says that the group has ended.
-func (c *Client) CancelGroup(ctx context.Context, group string, pace int) (GroupInfo, Job, error) {
-	r, err := call(ctx, c, "cancel group", c.backend.groups.CancelGroup,
-		&kinesinv1.CancelGroupRequest{Group: group, Pace: countOf(pace), RequestId: requestIDs(c.cfg.Clock, 1)[0]})
-	return groupOf(r.GetGroup()), jobOf(r.GetJob()), err
+	return wirecopy.From[GroupInfo](r.GetGroup()), err
 }
 
 // GetGroup returns a group, with its members counted by state. It returns ErrNotFound when there is none with
 // that id that the caller may see.
 func (c *Client) GetGroup(ctx context.Context, id string) (GroupInfo, error) {
 	r, err := call(ctx, c, "get group", c.backend.groups.GetGroup, &kinesinv1.GetGroupRequest{Id: id})
-	return groupOf(r.GetGroup()), err
+	return wirecopy.From[GroupInfo](r.GetGroup()), err
 }
 
 // GroupMembers returns the members of a group in the order in which they were added, with their results. It
@@ -189,19 +181,12 @@ func (c *Client) GroupMembers(ctx context.Context, group string) iter.Seq2[Membe
 	}
 }
 
-func groupOf(w *kinesinv1.Group) GroupInfo {
-	if w == nil {
-		return GroupInfo{}
+// countOf returns a number as the wire has it. One below 0 becomes one that the server refuses.
+func countOf(n int) uint32 {
+	if n < 0 || n > math.MaxInt32 {
+		return math.MaxInt32
 	}
-	g := GroupInfo{
-		ID: w.Id, State: w.State, Then: w.Then, Else: w.Else, Members: int(w.Members), Counts: statesOf(w.Counts), Counted: int(w.Counted),
-		Created: timeOf(w.Created), CreatedBy: w.CreatedBy, Expires: timeOf(w.Expires), Completed: timeOf(w.Completed),
-		FollowUp: ID(w.FollowUp), Problem: w.Problem, Cancelled: timeOf(w.Cancelled), CancelledBy: w.CancelledBy,
-	}
-	for _, f := range w.FollowUps {
-		g.FollowUps = append(g.FollowUps, GroupFollowUp{Edge: f.Edge, Lambda: f.Lambda, ID: ID(f.Id), Problem: f.Problem})
-	}
-	return g
+	return uint32(n)
 }
 
 func statesOf(w map[string]uint32) map[State]int {

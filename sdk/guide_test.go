@@ -164,7 +164,7 @@ func TestGuideShowsCodeThatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, pattern := range []string{"*_test.go", "sdktest/*_test.go", "sqsinbound/*_test.go", "../examples/*/*.go"} {
+	for _, pattern := range []string{"*_test.go", "admin/*_test.go", "sdktest/*_test.go", "sqsinbound/*_test.go", "../examples/*/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,15 +1,11 @@
 package sdk
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Lambda is a named callback with arguments of type T, shared by the code that
@@ -99,39 +95,13 @@ func (l Lambda[T]) ScheduleMany(ctx context.Context, s Scheduler, calls []Call[T
 	return s.ScheduleMany(ctx, items)
 }
 
-// Ensure creates the lambda if it does not exist. It does not change one that exists. A setting that is zero
-// is taken from the options of NewLambda: MaxAttempts, Timeout, Backoff, and Priority, which becomes the only
-// priority of the lambda unless the server would give it that one anyway (high, normal or low).
-func (l Lambda[T]) Ensure(ctx context.Context, c *Client, settings LambdaInfo) error {
-	_, err := c.GetLambda(ctx, l.name)
-	if !errors.Is(err, ErrUnknownLambda) {
-		return err
-	}
-	settings.Name = l.name
-	l.complete(&settings)
-	if _, _, err = c.CreateLambda(ctx, settings); errors.Is(err, ErrExists) {
-		return nil // another caller created it meanwhile
-	}
-	return err
-}
-
-// complete sets the settings that are zero to the defaults of the lambda's tasks.
-func (l Lambda[T]) complete(settings *LambdaInfo) {
-	var item Item
+// Defaults returns what the options of NewLambda set.
+func (l Lambda[T]) Defaults() Item {
+	item := Item{Lambda: l.name}
 	for _, o := range l.defaults {
 		o(&item)
 	}
-	if len(settings.Priorities) == 0 && item.Priority != "" && !slices.Contains(task.PrioritiesDefault(), item.Priority) {
-		settings.Priorities = []string{item.Priority}
-	}
-	if settings.Mode == ModeDeliver {
-		return // it has no attempts
-	}
-	settings.MaxAttempts = cmp.Or(settings.MaxAttempts, item.MaxAttempts)
-	settings.Timeout = cmp.Or(settings.Timeout, item.Timeout)
-	if settings.BackoffMin == 0 && settings.BackoffMax == 0 {
-		settings.BackoffMin, settings.BackoffMax = item.BackoffMin, item.BackoffMax
-	}
+	return item
 }
 
 // Codec turns arguments into a payload and back.

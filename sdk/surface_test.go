@@ -17,7 +17,7 @@ const module = "github.com/kinesin-io/kinesin"
 // TestSDKShowsNoInternalType reads the declarations that users of the SDK see. A type of an internal package,
 // or of the generated messages, is none that they could name.
 func TestSDKShowsNoInternalType(t *testing.T) {
-	for _, dir := range []string{".", "slo", "sdktest", "sqsinbound"} {
+	for _, dir := range []string{".", "admin", "sdktest", "sqsinbound"} {
 		for _, hidden := range hiddenTypes(t, dir) {
 			t.Errorf("the package in %s shows %s", dir, hidden)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -58,6 +59,18 @@ type TaskInfo struct {
 	ResultBytes int64 // stored
 
 	blob *kinesinv1.Blob // instead of Payload
+}
+
+// WaitsFor says what holds a task back.
+type WaitsFor struct {
+	Reason string    // "gate", "quota", "key", "retry budget", "no worker" or "queue full"; there will be others. Empty: nothing that the server knows of
+	Text   string    // for people
+	Gate   string    // its id
+	Until  time.Time // when it ends by itself; zero: not known
+}
+
+func waitsForOf(w *kinesinv1.WaitsFor) WaitsFor {
+	return WaitsFor{Reason: w.GetReason(), Text: w.GetText(), Gate: w.GetGate(), Until: timeOf(w.GetUntil())}
 }
 
 // AttemptInfo is one finished attempt.
@@ -184,11 +197,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 			wait = min(wait, max(0, clock.Until(c.cfg.Clock, deadline)))
 		}
 		request := &kinesinv1.WaitRequest{Ids: n.ids, Keys: n.keys, Wait: wait.Microseconds()}
-		var response *kinesinv1.GetResponse
-		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
-			response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout+wait, c.backend.tasks.Wait, request)
-			return err
-		})
+		response, err := callWithin(ctx, c, "wait", c.cfg.CallTimeout+wait, c.backend.tasks.Wait, request)
 		if err != nil {
 			return known, err
 		}
@@ -254,7 +263,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, erro
 			if q.Limit > 0 {
 				request.Limit = int32(min(left, listPageMax))
 			}
-			response, err := callSet(ctx, c, "list", c.backend.tasks.List, request)
+			response, err := callWithin(ctx, c, "list", max(sdkconfig.SetTimeout, c.cfg.CallTimeout), c.backend.tasks.List, request)
 			if err != nil {
 				yield(TaskInfo{}, err)
 				return
@@ -271,6 +280,21 @@ func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, erro
 			}
 		}
 	}
+}
+
+// CountResult is a number of tasks.
+type CountResult struct {
+	Count    int64
+	Exact    bool  // it was counted, not estimated
+	Examined int64 // rows that the server read for it
+}
+
+// Count counts the tasks that a filter selects, such as `state=dead and due<-1h`; an empty one selects all.
+// docs/sets.md describes filters. With exact each task is counted where the server would estimate, whatever
+// that costs. It returns ErrInvalid for a filter that cannot be read, and says where.
+func (c *Client) Count(ctx context.Context, where string, exact bool) (CountResult, error) {
+	r, err := callWithin(ctx, c, "count", max(sdkconfig.SetTimeout, c.cfg.CallTimeout), c.backend.tasks.Count, &kinesinv1.CountRequest{Where: where, Exact: exact})
+	return CountResult{Count: r.GetCount(), Exact: r.GetExact(), Examined: r.GetExamined()}, err
 }
 
 // CancelOutcome is the result of a cancel.

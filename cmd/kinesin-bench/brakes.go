@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin-bench/load"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) brakes() *cobra.Command {
@@ -73,10 +74,10 @@ func (a *app) deleteBraked(ctx context.Context, k *sdk.Client, lambda string) er
 	if !a.given {
 		return nil
 	}
-	all, err := k.ListLambdas(ctx)
+	all, err := admin.New(k).Lambdas.List(ctx)
 	for i := range all {
 		if strings.HasPrefix(all[i].Name, lambda) {
-			_, deleteErr := k.DeleteLambda(ctx, all[i].Name, true)
+			_, deleteErr := admin.New(k).Lambdas.Delete(ctx, all[i].Name, admin.LambdaDeleteOptions{DropTasks: true})
 			err = errors.Join(err, deleteErr)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -130,7 +131,7 @@ func (a *app) beside(ctx context.Context, s *load.Server, b *isolationFlags, c l
 		defer func() {
 			end()
 			if a.given && lambda != config.Lambda {
-				_, deleteErr := s.Client.DeleteLambda(ctx, lambda, true)
+				_, deleteErr := admin.New(s.Client).Lambdas.Delete(ctx, lambda, admin.LambdaDeleteOptions{DropTasks: true})
 				err = errors.Join(err, deleteErr)
 			}
 		}()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/examples/reminders"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func main() {
@@ -23,7 +24,7 @@ func schedule(ctx context.Context, server string) error {
 		return err
 	}
 	defer client.Close()
-	if err := reminders.Send.Ensure(ctx, client, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(client).Lambdas.Ensure(ctx, reminders.Send, admin.Lambda{}); err != nil {
 		return err
 	}
 	id, err := reminders.Send.Schedule(ctx, client, reminders.Reminder{User: 42, Text: "water the plants"}, sdk.In(3*time.Second))

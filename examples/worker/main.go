@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/examples/reminders"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func work(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	if err := reminders.Send.Ensure(ctx, client, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(client).Lambdas.Ensure(ctx, reminders.Send, admin.Lambda{}); err != nil {
 		return err
 	}
 	w := sdk.NewWorker(client, sdk.Slots(10))

@@ -20,7 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -160,7 +160,7 @@ func TestCallsAtOnce(t *testing.T) {
 	}}
 	withBuffer := func(c *Config) { c.Buffer = buffermem.New(clock.Real(), buffermem.Config{}) }
 	inRig(t, d, 1, withBuffer, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"high", "low"}})
+		r.lambda(admin.Lambda{Name: "mail", Priorities: []string{"high", "low"}})
 		known, round := races(), 0
 		for _, service := range api.Services() {
 			for m := range service.Methods().Len() {

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/task"
@@ -81,7 +82,7 @@ func TestTheCloudIsAway(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var aws cloud
 			inRig(t, aws.drivers(t), 2, remote, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 				failing := func(ctx context.Context, t *sdk.Task[[]byte]) error {
 					if t.Failures == 0 && string(t.Payload) == "11ms" {
 						return errors.New("not this time")

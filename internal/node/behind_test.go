@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // TestWhatWaitsBehindLongTasksStartsWhenTheyEnd keeps slots busy for longer than a message in memory is
 // valid.
 func TestWhatWaitsBehindLongTasksStartsWhenTheyEnd(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})
+		r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour})
 		var mu sync.Mutex
 		var free time.Time
 		var starts []time.Time

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -37,7 +38,7 @@ func TestBlobsOfWhatFollowsAreFound(t *testing.T) {
 	place := &blobNames{}
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		client := r.dialBy(wall{clock.Real()}, r.nodes[0].transport, sdk.WithBlobs(place, 1000))
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		large := func(letter string) sdk.Step { return mail(strings.Repeat(letter, 2000)) }

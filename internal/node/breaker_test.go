@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // A lambda whose tasks all fail is paused by its breaker, probed at a small pace, and goes on when probes
@@ -23,8 +24,8 @@ func TestABreakerPausesProbesAndCloses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second, MaxAttempts: 1000, BreakerFailures: 0.5})
-				r.lambda(sdk.LambdaInfo{Name: "sms", BreakerFailures: 0.5})
+				r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second, MaxAttempts: 1000, Breaker: admin.Breaker{Failures: 0.5}})
+				r.lambda(admin.Lambda{Name: "sms", Breaker: admin.Breaker{Failures: 0.5}})
 				var broken atomic.Bool
 				var runs, beside atomic.Int64
 				broken.Store(true)
@@ -56,7 +57,7 @@ func TestABreakerPausesProbesAndCloses(t *testing.T) {
 					return n
 				}
 				count := scheduleFor(20 * time.Second) // 100 tasks
-				if all, err := client.Gates(r.ctx, "", false); err != nil || len(all) != 1 || all[0].Lambda != "mail" || all[0].Owner != "circuit breaker" {
+				if all, err := admin.New(client).Gates.List(r.ctx, "", admin.GateListOptions{}); err != nil || len(all) != 1 || all[0].Lambda != "mail" || all[0].Owner != "circuit breaker" {
 					t.Fatalf("gates %+v, %v", all, err)
 				}
 				before := runs.Load()
@@ -73,7 +74,7 @@ func TestABreakerPausesProbesAndCloses(t *testing.T) {
 				}
 				broken.Store(false)
 				time.Sleep(10 * time.Minute)
-				if all, err := client.Gates(r.ctx, "", false); err != nil || len(all) != 0 {
+				if all, err := admin.New(client).Gates.List(r.ctx, "", admin.GateListOptions{}); err != nil || len(all) != 0 {
 					t.Errorf("gates %+v, %v, want none", all, err)
 				}
 			})

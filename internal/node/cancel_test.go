@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // TestACancelReachesAWorkerOfAnotherProcess cancels a running task at one process while its worker is
@@ -22,7 +23,7 @@ func TestACancelReachesAWorkerOfAnotherProcess(t *testing.T) {
 				}
 			}
 			inRig(t, drivers{}, 2, config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})
+				r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour})
 				told := make(chan time.Time, 1)
 				r.work(r.nodes[1], "mail", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
 					<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func keyed(payload, key string) sdk.Step {
@@ -18,7 +19,7 @@ func keyed(payload, key string) sdk.Step {
 func TestAFollowUpTakesItsKey(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		inRig(t, drivers{}, n, nil, func(r *rig) {
-			r.lambda(sdk.LambdaInfo{Name: "mail"})
+			r.lambda(admin.Lambda{Name: "mail"})
 			var s stepLog
 			r.work(r.nodes[0], "mail", s.handler)
 			holder, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("held"), Key: "k2", In: time.Hour})
@@ -59,7 +60,7 @@ func TestAFollowUpTakesItsKey(t *testing.T) {
 // A paused chain holds a follow-up with a key back, and a cancel ends it.
 func TestAKeyedFollowUpIsControlled(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("sleep"), keyed("b", "k").Else(mail("undo"))).Schedule(r.ctx, r.client)
@@ -67,18 +68,18 @@ func TestAKeyedFollowUpIsControlled(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		if got, want := r.chain(id), "paused: success then(scheduled else(planned))"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if _, err := r.client.CancelChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Cancel(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := r.client.ResumeChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Resume(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -91,7 +92,7 @@ func TestAKeyedFollowUpIsControlled(t *testing.T) {
 // A follow-up with the key of a task before it is refused: one of the two could not be there.
 func TestACycleOfKeysIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		for _, chain := range []sdk.Steps{sdk.Chain(keyed("a", "k"), mail("b"), keyed("c", "k")), sdk.Chain(mail("a"), keyed("b", "k"), keyed("c", "k"))} {
 			_, err := chain.Schedule(r.ctx, r.client)
 			if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), `then[0].then[0]: a task before it has its lambda and its key "k": a cycle`) {
@@ -108,7 +109,7 @@ func TestACycleOfKeysIsRefused(t *testing.T) {
 // that.
 func TestAPausedTaskShowsWhenItIsDue(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("sleep"), mail("b").After(time.Hour)).Schedule(r.ctx, r.client)
@@ -116,7 +117,7 @@ func TestAPausedTaskShowsWhenItIsDue(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -139,7 +140,7 @@ func TestAPausedTaskShowsWhenItIsDue(t *testing.T) {
 // runs; one that starts earlier than its own is not put off by that.
 func TestAnExtensionHoldsForLaterTasks(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		short := sdk.Item{Lambda: "mail", Payload: []byte("b"), In: time.Hour, StartBefore: time.Now().Add(2 * time.Hour)}.Step()
@@ -149,7 +150,7 @@ func TestAnExtensionHoldsForLaterTasks(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		until := time.Now().Add(30 * 24 * time.Hour).Truncate(time.Microsecond)
-		if change, err := r.client.ExtendChain(r.ctx, id, until); err != nil || change.Changed != 1 {
+		if change, err := r.admin().Chains.Extend(r.ctx, id, until); err != nil || change.Changed != 1 {
 			t.Fatalf("%+v, %v", change, err)
 		}
 		for range 2 {
@@ -167,7 +168,7 @@ func TestAnExtensionHoldsForLaterTasks(t *testing.T) {
 				break
 			}
 		}
-		if change, err := r.client.ExtendChain(r.ctx, id, until); err != nil || change.Changed > 1 {
+		if change, err := r.admin().Chains.Extend(r.ctx, id, until); err != nil || change.Changed > 1 {
 			t.Errorf("%+v, %v", change, err)
 		}
 	})
@@ -197,7 +198,7 @@ func TestADeletedLambdaIsLookedForOnce(t *testing.T) {
 // A task that was in no chain until its handler added to it is kept as long as one of a chain.
 func TestAFirstFollowUpKeepsItsTask(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Retention: time.Hour})
+		r.lambda(admin.Lambda{Name: "mail", Retention: time.Hour})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		added, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("more")})
@@ -224,7 +225,7 @@ func TestAFollowUpTakesTheKeyOfAnEndedTask(t *testing.T) {
 	for onConflict, want := range map[sdk.Conflict]string{sdk.ConflictKeep: "held", sdk.ConflictReplace: "success"} {
 		for _, lives := range []bool{false, true} {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var s stepLog
 				r.work(r.nodes[0], "mail", s.handler)
 				for _, key := range []string{"k", "g"} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -83,7 +84,7 @@ func (r *rig) chain(id sdk.ID) string {
 func TestAChainRuns(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		inRig(t, drivers{}, n, nil, func(r *rig) {
-			r.lambda(sdk.LambdaInfo{Name: "mail"})
+			r.lambda(admin.Lambda{Name: "mail"})
 			var s stepLog
 			r.work(r.nodes[0], "mail", s.handler)
 			id, err := sdk.Chain(mail("a"), mail("b").After(10*time.Minute).Finally(mail("always")), mail("more"), mail("fail"), mail("never")).
@@ -110,7 +111,7 @@ func TestAChainRuns(t *testing.T) {
 // A task whose handler adds a follow-up of an unknown lambda has failed for good, and says why.
 func TestAHandlerAddsAnUnknownLambda(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("typo")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
@@ -131,7 +132,7 @@ func TestAHandlerAddsAnUnknownLambda(t *testing.T) {
 // A handler that always adds one more ends at the 100th task of the row, which says why.
 func TestAHandlerAddsUntilTheChainIsTooDeep(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var ran atomic.Int32
 		r.work(r.nodes[0], "mail", func(_ context.Context, k *sdk.Task[[]byte]) error {
 			ran.Add(1)
@@ -164,7 +165,7 @@ func TestAHandlerAddsUntilTheChainIsTooDeep(t *testing.T) {
 func TestFollowUpsAreOnTime(t *testing.T) {
 	for n, most := range map[int]time.Duration{1: 2 * time.Millisecond, 3: 60 * time.Millisecond} { // of several nodes another may own the partition
 		inRig(t, drivers{}, n, func(c *Config) { c.Shared = n > 1 }, func(r *rig) {
-			r.lambda(sdk.LambdaInfo{Name: "mail"})
+			r.lambda(admin.Lambda{Name: "mail"})
 			var s stepLog
 			r.work(r.nodes[0], "mail", s.handler)
 			time.Sleep(time.Minute)
@@ -186,7 +187,7 @@ func TestFollowUpsAreOnTime(t *testing.T) {
 // A cancel undoes what was done, and nothing follows but that.
 func TestACancelledChainIsUndone(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		waits, err := sdk.Chain(mail("a"), mail("b").After(time.Hour), mail("c")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
@@ -198,8 +199,8 @@ func TestACancelledChainIsUndone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		for id, want := range map[sdk.ID]sdk.ChainChange{waits: {ID: waits, Changed: 1}, runs: {ID: runs, Told: 1}} {
-			if got, err := r.client.CancelChain(r.ctx, id); err != nil || got != want {
+		for id, want := range map[sdk.ID]admin.ChainChange{waits: {ID: waits, Changed: 1}, runs: {ID: runs, Told: 1}} {
+			if got, err := r.admin().Chains.Cancel(r.ctx, id); err != nil || got != want {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 		}
@@ -216,7 +217,7 @@ func TestACancelledChainIsUndone(t *testing.T) {
 // While a chain is paused nothing of it starts, and afterwards all of it runs, once.
 func TestAChainPauses(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("sleep").Finally(mail("f")), mail("b").After(5*time.Hour), mail("c")).Schedule(r.ctx, r.client)
@@ -225,7 +226,7 @@ func TestAChainPauses(t *testing.T) {
 		}
 		for _, wait := range []time.Duration{time.Minute, 20 * time.Minute} { // while the first one runs, and while others wait
 			time.Sleep(wait)
-			if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+			if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
 				t.Fatal(err)
 			}
 			ran := s.all()
@@ -236,7 +237,7 @@ func TestAChainPauses(t *testing.T) {
 			if got := r.chain(id); !strings.HasPrefix(got, "paused: ") {
 				t.Error(got)
 			}
-			if _, err := r.client.ResumeChain(r.ctx, id); err != nil {
+			if _, err := r.admin().Chains.Resume(r.ctx, id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +251,7 @@ func TestAChainPauses(t *testing.T) {
 // A task that is due in moments, and was paused and resumed before, starts on time.
 func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), In: 4 * time.Second, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
@@ -258,13 +259,13 @@ func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.client.PauseChain(r.ctx, made.ID); err != nil {
+		if _, err := r.admin().Chains.Pause(r.ctx, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		if changed, err := r.client.RunNow(r.ctx, []sdk.ID{made.ID}); err != nil || !errors.Is(changed[0].Err, sdk.ErrInvalid) {
 			t.Errorf("run now in a paused chain: %+v, %v", changed, err)
 		}
-		if _, err := r.client.ResumeChain(r.ctx, made.ID); err != nil {
+		if _, err := r.admin().Chains.Resume(r.ctx, made.ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
@@ -277,7 +278,7 @@ func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
 // A chain is redriven from the task that failed.
 func TestAChainIsRedriven(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var mended atomic.Bool
 		var s stepLog
 		r.work(r.nodes[0], "mail", func(ctx context.Context, k *sdk.Task[[]byte]) error {
@@ -293,7 +294,7 @@ func TestAChainIsRedriven(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"", "too late"} {
 			mended.Store(true)
-			got, err := r.client.RedriveChain(r.ctx, id)
+			got, err := r.admin().Chains.Redrive(r.ctx, id)
 			if want == "" && (err != nil || got.Changed != 1) || want != "" && !errors.Is(err, sdk.ErrTooLate) {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -308,7 +309,7 @@ func TestAChainIsRedriven(t *testing.T) {
 // A redrive leaves tasks that else and finally lead to, and says so if only these have failed.
 func TestARedriveSaysWhatItLeaves(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("a").Finally(mail("fail"))).Schedule(r.ctx, r.client)
@@ -316,7 +317,7 @@ func TestARedriveSaysWhatItLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := r.client.RedriveChain(r.ctx, id); !errors.Is(err, sdk.ErrTooLate) || !strings.Contains(err.Error(), "only tasks have failed that else or finally lead to") {
+		if _, err := r.admin().Chains.Redrive(r.ctx, id); !errors.Is(err, sdk.ErrTooLate) || !strings.Contains(err.Error(), "only tasks have failed that else or finally lead to") {
 			t.Error(err)
 		}
 	})
@@ -330,53 +331,53 @@ func TestWhatFollowedBeforeARedrive(t *testing.T) {
 		first     sdk.Step
 		shown     string
 		before    int // tasks that are shown as from before a redrive
-		change    sdk.ChainChange
+		change    admin.ChainChange
 		cancelled string
 	}{
 		"else": {
 			mail("fail").Else(later("undo")), "live: fatal_failure else(scheduled) else(scheduled) else(scheduled)", 2,
-			sdk.ChainChange{Left: 3},
+			admin.ChainChange{Left: 3},
 			"live: fatal_failure else(scheduled) else(scheduled) else(scheduled)",
 		},
 		"then": {
 			mail("a").Then(later("b")), "live: success then(scheduled) then(scheduled) then(scheduled)", 2,
-			sdk.ChainChange{Changed: 3},
+			admin.ChainChange{Changed: 3},
 			"ended: success then(cancelled) then(cancelled) then(cancelled)",
 		},
 		"finally": {
 			mail("a").Finally(later("b")), "live: success finally(scheduled) finally(scheduled) finally(scheduled)", 2,
-			sdk.ChainChange{Left: 3},
+			admin.ChainChange{Left: 3},
 			"live: success finally(scheduled) finally(scheduled) finally(scheduled)",
 		},
 		"added": {
 			mail("adds").Then(later("b")), "live: success" + strings.Repeat(" then(scheduled)", 6), 4,
-			sdk.ChainChange{Changed: 6},
+			admin.ChainChange{Changed: 6},
 			"ended: success" + strings.Repeat(" then(cancelled)", 6),
 		},
 		"added to nothing": {
 			mail("adds"), "live: success" + strings.Repeat(" then(scheduled)", 3), 2,
-			sdk.ChainChange{Changed: 3},
+			admin.ChainChange{Changed: 3},
 			"ended: success" + strings.Repeat(" then(cancelled)", 3),
 		},
 		"with a key": {
 			mail("a").Then(keyed("b", "k").After(3 * time.Hour)), "live: success then(held) then(scheduled)", 1,
-			sdk.ChainChange{Changed: 1},
+			admin.ChainChange{Changed: 1},
 			"ended: success then(held) then(cancelled)",
 		},
 		"further down": {
 			mail("a").Then(mail("b").Then(later("c"))), "live: success" + strings.Repeat(" then(success then(scheduled))", 3), 4,
-			sdk.ChainChange{Changed: 3},
+			admin.ChainChange{Changed: 3},
 			"ended: success" + strings.Repeat(" then(success then(cancelled))", 3),
 		},
 		"both ways": {
 			mail("sleep").Then(later("b")).Else(later("undo")), "live: success then(scheduled) else(skipped) then(scheduled) then(scheduled)", 2,
-			sdk.ChainChange{Changed: 3},
+			admin.ChainChange{Changed: 3},
 			"ended: success then(cancelled) else(skipped) then(cancelled) then(cancelled)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var s stepLog
 				r.work(r.nodes[0], "mail", func(ctx context.Context, k *sdk.Task[[]byte]) error {
 					if string(k.Payload) == "adds" {
@@ -402,7 +403,7 @@ func TestWhatFollowedBeforeARedrive(t *testing.T) {
 					t.Errorf("%d tasks are shown as from before a redrive, want %d", got, c.before)
 				}
 				c.change.ID = id
-				if got, err := r.client.CancelChain(r.ctx, id); err != nil || got != c.change {
+				if got, err := r.admin().Chains.Cancel(r.ctx, id); err != nil || got != c.change {
 					t.Errorf("%+v, %v, want %+v", got, err, c.change)
 				}
 				time.Sleep(time.Minute)
@@ -438,7 +439,7 @@ func (r *rig) beforeRedrive(id sdk.ID) int {
 // newest ends are known.
 func TestWhatFollowedLongBeforeARedrive(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("sleep").Then(mail("fail"))).Schedule(r.ctx, r.client)
@@ -466,7 +467,7 @@ func TestWhatFollowedLongBeforeARedrive(t *testing.T) {
 			t.Errorf("the oldest one that is shown ended at %v, and later ones are not", oldest.Ended)
 		}
 		time.Sleep(20 * time.Minute)
-		if got, err := r.client.RedriveChain(r.ctx, id); err != nil || got.Changed != 1 {
+		if got, err := r.admin().Chains.Redrive(r.ctx, id); err != nil || got.Changed != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -475,7 +476,7 @@ func TestWhatFollowedLongBeforeARedrive(t *testing.T) {
 // So is what followed while the chain was paused, and waits for its resumption.
 func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id, err := sdk.Chain(mail("sleep"), mail("b")).Schedule(r.ctx, r.client)
@@ -483,7 +484,7 @@ func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Minute)
@@ -494,7 +495,7 @@ func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
 		if got, want := r.chain(id), "paused: processing then(planned) then(scheduled)"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if _, err := r.client.ResumeChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Resume(r.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Minute)
@@ -507,7 +508,7 @@ func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
 // Nothing is half created, and a refusal says where it is.
 func TestABadChainIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		to := func(lambda string) sdk.Step { return sdk.Item{Lambda: lambda}.Step() }
 		deep, wide := mail("x"), make([]sdk.Step, 10_000)
 		for range 100 {
@@ -544,7 +545,7 @@ func TestABadChainIsRefused(t *testing.T) {
 func (r *rig) workMailAndGone(s *stepLog) {
 	r.Helper()
 	for _, lambda := range []string{"mail", "gone"} {
-		r.lambda(sdk.LambdaInfo{Name: lambda})
+		r.lambda(admin.Lambda{Name: lambda})
 		r.work(r.nodes[0], lambda, s.handler)
 	}
 }
@@ -552,7 +553,7 @@ func (r *rig) workMailAndGone(s *stepLog) {
 func (r *rig) deleteGone() {
 	r.Helper()
 	time.Sleep(time.Minute)
-	if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
+	if _, err := r.admin().Jobs.Create(r.ctx, admin.JobSpec{Action: admin.JobDelete, Where: "lambda = gone"}); err != nil {
 		r.Fatal(err)
 	}
 	time.Sleep(time.Minute)
@@ -576,7 +577,7 @@ func TestADeletedTaskOfAChain(t *testing.T) {
 		if b := &c.Root.Followups[0]; b.State != "missing" || b.Lambda != "gone" || !strings.Contains(b.Error, "deleted") {
 			t.Errorf("the deleted task is shown as %+v", b)
 		}
-		if _, err := r.client.CancelChain(r.ctx, id); err != nil {
+		if _, err := r.admin().Chains.Cancel(r.ctx, id); err != nil {
 			t.Error(err)
 		}
 	})
@@ -593,7 +594,7 @@ func TestAChainIsRedrivenPastADeletedTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.deleteGone()
-		if got, err := r.client.RedriveChain(r.ctx, id); err != nil || got.Changed != 1 {
+		if got, err := r.admin().Chains.Redrive(r.ctx, id); err != nil || got.Changed != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		time.Sleep(time.Minute)
@@ -607,12 +608,12 @@ func TestAChainIsRedrivenPastADeletedTask(t *testing.T) {
 // Follow-ups that a handler adds follow the end of that run alone: another run adds them anew.
 func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		for _, large := range []int{0, 20_000} { // in its row, and in a payload row
 			var s stepLog
 			var again atomic.Bool
 			name := fmt.Sprint("large", large)
-			r.lambda(sdk.LambdaInfo{Name: name})
+			r.lambda(admin.Lambda{Name: name})
 			r.work(r.nodes[0], name, func(_ context.Context, k *sdk.Task[[]byte]) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -646,7 +647,7 @@ func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 
 func TestADelayBelowZeroIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		_, err := sdk.Chain(mail("a"), mail("b").After(-time.Hour)).Schedule(r.ctx, r.client)
 		if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "then[0]: delay -1h0m0s: want 0 or more") {
 			t.Errorf("got %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -85,7 +86,7 @@ func TestTakeoversWithClocksThatDiffer(t *testing.T) {
 	}
 	inRig(t, drivers{}, len(offsets), config, func(r *rig) {
 		random := rand.New(rand.NewPCG(3, 4))
-		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 100})
+		r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour, Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 100})
 		var cables []*cable
 		for i := range 9 {
 			p := r.nodes[i%len(r.nodes)]

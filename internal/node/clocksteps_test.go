@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func newSettable() *clocktest.Settable { return &clocktest.Settable{Clock: clock.Real()} }
@@ -43,7 +44,7 @@ func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
 
 func (r *rig) beginOver(first, second http.RoundTripper, worker clock.Clock) (cut func()) {
 	r.Helper()
-	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
+	r.lambda(admin.Lambda{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
 	c := &cable{RoundTripper: second}
 	r.workBy(wall{clock.Real()}, c, sdk.Slots(longTasks/2), sdk.Lease(leaseOfSteps))
 	for range longTasks {

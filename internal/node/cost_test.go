@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -59,7 +60,7 @@ func TestWritesOfATasksLife(t *testing.T) {
 					want = c.matched
 				}
 				inRig(t, drivers{}, 1, func(n *Config) { remote(n); n.NoMatch = !matched }, func(r *rig) {
-					r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
+					r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
 					r.work(r.nodes[0], "mail", c.handler)
 					time.Sleep(time.Minute)
 					synctest.Wait()
@@ -94,7 +95,7 @@ func TestWritesOfATasksLife(t *testing.T) {
 // lease, and the rows of the tasks are not written and hardly read.
 func TestHeartbeatsCostPerWorker(t *testing.T) {
 	inRig(t, drivers{}, 1, remote, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})
+		r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour})
 		r.work(r.nodes[0], "mail", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -124,7 +125,7 @@ func TestHeartbeatsCostPerWorker(t *testing.T) {
 // TestAnIdlePartitionReadsLittle counts the scans of an idle partition: one consistent read per scan.
 func TestAnIdlePartitionReadsLittle(t *testing.T) {
 	inRig(t, drivers{}, 1, remote, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"only"}, Shards: 4})
+		r.lambda(admin.Lambda{Name: "mail", Priorities: []string{"only"}, Shards: 4})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		r.tally.take()

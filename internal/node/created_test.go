@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -21,7 +22,7 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		for n := range 16 {
 			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
-			c.lambda(sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
+			c.lambda(admin.Lambda{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
 			time.Sleep(2 * time.Second)
 		}
 		c.allOnTime(80 * time.Second)
@@ -38,7 +39,7 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 			time.Sleep(3*time.Second + time.Duration(n)*170*time.Millisecond)
 			c.client = c.dial(p.transport)
 			name := fmt.Sprint("new-", n)
-			c.lambda(sdk.LambdaInfo{Name: name, Shards: 8, Priorities: []string{"only"}})
+			c.lambda(admin.Lambda{Name: name, Shards: 8, Priorities: []string{"only"}})
 			c.work(c.nodes[0], name, quick, sdk.Slots(20), sdk.Name(name))
 			for d := 100 * time.Millisecond; d < 8*time.Second; d += 300 * time.Millisecond {
 				c.schedule(sdk.Item{Lambda: name, In: d})
@@ -55,14 +56,14 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 func TestOneCountsAKeyWhileLambdasCome(t *testing.T) {
 	const shards, moments = 96, 600
 	inFleet(t, 6, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: shards, Priorities: []string{"only"}, LimitKeyConcurrency: 1})
+		r.lambda(admin.Lambda{Name: "mail", Shards: shards, Priorities: []string{"only"}, LimitKeyConcurrency: 1})
 		mail, err := r.nodes[0].node.catalog.Lambda("mail")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n := range 16 {
 			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
-			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}}); err != nil {
+			if _, _, err := r.admin().Lambdas.Create(r.ctx, admin.Lambda{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}}); err != nil {
 				t.Fatal(err)
 			}
 			for range moments {

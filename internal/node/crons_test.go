@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -87,7 +88,7 @@ func TestACronFires(t *testing.T) {
 	for _, nodes := range []int{1, 2} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			inRig(t, drivers{}, nodes, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
 				r.cron(nodes-1, "*/10 * * * * *", nil)
@@ -117,7 +118,7 @@ func TestWhatOverlaps(t *testing.T) {
 	} {
 		t.Run(string(c.overlap), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(25*time.Second), sdk.Slots(5))
 				r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = c.overlap })
@@ -161,7 +162,7 @@ func TestWhatWasMissed(t *testing.T) {
 	} {
 		t.Run(string(c.catchUp), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				r.cron(0, "*/10 * * * *", func(s *crons.Spec) {
 					if s.CatchUp = c.catchUp; c.change != nil {
 						c.change(s)
@@ -204,7 +205,7 @@ func TestARevisionTakesOver(t *testing.T) {
 	for _, at := range []time.Duration{30 * time.Second, 29990 * time.Millisecond, 25 * time.Second, 24999 * time.Millisecond, 20*time.Second + 1} {
 		t.Run(at.String(), func(t *testing.T) {
 			inRig(t, drivers{}, 2, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
 				began := time.Now().Truncate(time.Minute)
@@ -231,7 +232,7 @@ func TestARevisionTakesOver(t *testing.T) {
 // A change does not forget an occurrence that runs, though the last occurrence before the change was skipped.
 func TestAnOccurrenceThatOutlivesChanges(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(95*time.Second), sdk.Slots(5))
 		began := time.Now().Truncate(time.Minute)
@@ -268,7 +269,7 @@ func TestAPausedCron(t *testing.T) {
 	for _, until := range []time.Duration{0, 45 * time.Second} {
 		t.Run(until.String(), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
 				began := time.Now().Truncate(time.Minute)
@@ -304,7 +305,7 @@ func TestAPausedCron(t *testing.T) {
 
 func TestFailuresPauseACron(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", MaxAttempts: 1})
+		r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 1})
 		var f fires
 		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
 			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
@@ -331,24 +332,24 @@ func TestABackfillRuns(t *testing.T) {
 func backfillRuns(t *testing.T, nodes int) {
 	t.Helper()
 	inRig(t, drivers{}, nodes, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		r.cron(nodes-1, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = crons.OverlapSkip })
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
 		time.Sleep(5 * time.Second)
-		range40 := sdk.JobSpec{Action: sdk.JobBackfill, Cron: "tick", From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
+		range40 := admin.JobSpec{Action: admin.JobBackfill, Cron: "tick", From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
 		for range 2 {
-			j, err := r.client.CreateJob(r.ctx, range40)
+			j, err := r.admin().Jobs.Create(r.ctx, range40)
 			if err != nil {
 				r.Fatal(err)
 			}
 			for !j.State.IsEnd() {
 				time.Sleep(time.Second)
-				if j, err = r.client.GetJob(r.ctx, j.ID); err != nil {
+				if j, err = r.admin().Jobs.Get(r.ctx, j.ID); err != nil {
 					r.Fatal(err)
 				}
 			}
-			if j.State != sdk.JobDone || j.Matched != 5 {
+			if j.State != admin.JobDone || j.Matched != 5 {
 				t.Errorf("%+v", j)
 			}
 		}
@@ -356,13 +357,13 @@ func backfillRuns(t *testing.T, nodes int) {
 		if got, want := f.all(), "00:00:00 00:00:10 00:00:20 00:00:30 23:59:20 23:59:30 23:59:40 23:59:50"; got != want {
 			t.Errorf("fired %s, want %s", got, want)
 		}
-		history, err := r.client.CronHistory(r.ctx, "tick", time.Time{}, time.Time{}, 10)
+		history, err := r.admin().Crons.History(r.ctx, "tick", admin.CronHistoryOptions{Limit: 10})
 		if err != nil {
 			r.Fatal(err)
 		}
 		var lines []string
 		for _, o := range history {
-			line := o.Nominal.Format("05 ") + o.Outcome
+			line := o.Nominal.Format("05 ") + string(o.Outcome)
 			if o.Backfill {
 				line += ", filled"
 			}

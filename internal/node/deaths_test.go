@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // Each server tells how many tasks died on all of them, by lambda, and of no other end.
 func TestEachServerTellsWhatDied(t *testing.T) {
 	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", MaxAttempts: 1})
-		r.lambda(sdk.LambdaInfo{Name: "calm"})
+		r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 1})
+		r.lambda(admin.Lambda{Name: "calm"})
 		for _, name := range []string{"mail", "calm"} {
 			for _, p := range r.nodes {
 				r.work(p, name, func(_ context.Context, task *sdk.Task[[]byte]) error {
@@ -36,7 +37,7 @@ func TestEachServerTellsWhatDied(t *testing.T) {
 		r.settled(time.Minute)
 		time.Sleep(time.Minute + time.Second) // each has stored what it has counted
 		for i, p := range r.nodes {
-			all, err := r.dial(p.transport).Stats(r.ctx, "")
+			all, err := admin.New(r.dial(p.transport)).Lambdas.Stats(r.ctx, "")
 			if err != nil || len(all) != 2 {
 				r.Fatal(all, err)
 			}
@@ -51,7 +52,7 @@ func TestEachServerTellsWhatDied(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Hour)
-		if all, err := r.client.Stats(r.ctx, "mail"); err != nil || all[0].DeadHour != 0 || all[0].DeadDay != 61 {
+		if all, err := r.admin().Lambdas.Stats(r.ctx, "mail"); err != nil || all[0].DeadHour != 0 || all[0].DeadDay != 61 {
 			r.Errorf("three hours later: %+v, %v", all, err)
 		}
 	})

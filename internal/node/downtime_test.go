@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -27,7 +27,7 @@ func TestWhatMayHaveRunBeforeALongGapIsSetAside(t *testing.T) {
 	d := drivers{over: func(d store.Driver) store.Driver { return expiring{d} }}
 	fires := func(c *Config) { c.Roles = []string{RoleScheduler, RoleDispatcher, RoleHSC} }
 	inRig(t, d, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Retention: time.Hour})
+		r.lambda(admin.Lambda{Name: "mail", Retention: time.Hour})
 		r.work(r.nodes[0], "mail", lasts)
 		r.lasting(0, time.Minute)
 		time.Sleep(30 * time.Second)
@@ -67,7 +67,7 @@ func TestWhatMayHaveRunBeforeALongGapIsSetAside(t *testing.T) {
 			t.Errorf("its wake-up row is there still: %v, %v", left, err)
 		}
 
-		results, err := r.client.RetryRejected(r.ctx, all[0].Name)
+		results, err := r.admin().Rejected.Retry(r.ctx, all[0].Name)
 		if err != nil || results[0].Err != nil || results[0].ID != all[0].ID {
 			t.Fatalf("%+v, %v", results, err)
 		}
@@ -83,8 +83,8 @@ func TestWhatMayHaveRunBeforeALongGapIsSetAside(t *testing.T) {
 }
 
 // rejected reads all that is set aside.
-func (r *rig) rejected() (all []sdk.Rejected, err error) {
-	for one, err := range r.client.Rejected(r.ctx) {
+func (r *rig) rejected() (all []admin.RejectedMessage, err error) {
+	for one, err := range r.admin().Rejected.List(r.ctx) {
 		if err != nil {
 			return nil, err
 		}

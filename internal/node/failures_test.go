@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 )
@@ -20,7 +21,7 @@ func TestFailuresOfTheHSCAndTheStoreAreCounted(t *testing.T) {
 	var away *storetest.Away
 	over := func(d store.Driver) store.Driver { away = storetest.NewAway(d); return away }
 	inRig(t, drivers{over: over}, 1, remote, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		r.work(r.nodes[0], "mail", lasts, sdk.Slots(10))
 		for range 10 {
 			r.lasting(2*time.Second, 0)

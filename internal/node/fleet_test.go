@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -117,7 +118,7 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 
 func TestAFleetSharesTheWork(t *testing.T) {
 	inFleet(t, 3, nil, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 6})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 6})
 		if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 || each[2] == 0 {
 			t.Errorf("partitions are shared as %v, %d of them by not exactly one", each, wrong)
 		}
@@ -157,7 +158,7 @@ func (r *rig) onTime(most time.Duration) {
 
 func TestOthersTakeOverFromALostProcess(t *testing.T) {
 	inFleet(t, 3, nil, func(r *rig, hosts []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 6})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 6})
 		r.work(r.nodes[1], "mail", quick, sdk.Slots(20))
 		r.work(r.nodes[2], "mail", quick, sdk.Slots(20))
 		r.client = r.dial(r.nodes[1].transport)
@@ -191,7 +192,7 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 
 func TestAProcessThatLeavesIsNotMissed(t *testing.T) {
 	inFleet(t, 2, nil, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 4})
 		r.work(r.nodes[1], "mail", quick, sdk.Slots(20))
 		r.client = r.dial(r.nodes[1].transport)
 		for i := range 300 {
@@ -210,26 +211,26 @@ func TestLambdasAreKnownEverywhereAtOnce(t *testing.T) {
 	inFleet(t, 2, nil, func(r *rig, _ []*host) {
 		other := r.dial(r.nodes[1].transport)
 		time.Sleep(catalog.RefreshEvery + time.Millisecond)
-		if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: "mail"}); err != nil {
+		if _, _, err := r.admin().Lambdas.Create(r.ctx, admin.Lambda{Name: "mail"}); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := other.ListLambdas(r.ctx); err != nil || len(all) != 1 {
+		if all, err := admin.New(other).Lambdas.List(r.ctx); err != nil || len(all) != 1 {
 			t.Errorf("listed by the other: %v, %v", all, err)
 		}
 		if _, err := other.Schedule(r.ctx, sdk.Item{Lambda: "mail"}); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: "post"}); err != nil {
+		if _, _, err := r.admin().Lambdas.Create(r.ctx, admin.Lambda{Name: "post"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(200 * time.Millisecond)
 		if _, err := other.Schedule(r.ctx, sdk.Item{Lambda: "post"}); err != nil {
 			t.Error(err)
 		}
-		if _, err := r.client.UpdateLambda(r.ctx, sdk.LambdaInfo{Name: "mail", MaxAttempts: 3}); err != nil {
+		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", MaxAttempts: 3}); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := other.GetLambda(r.ctx, "mail"); err != nil || l.MaxAttempts != 3 {
+		if l, err := admin.New(other).Lambdas.Get(r.ctx, "mail"); err != nil || l.MaxAttempts != 3 {
 			t.Errorf("read by the other: %+v, %v", l, err)
 		}
 		r.work(r.nodes[1], "mail", quick)
@@ -250,7 +251,7 @@ func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 	inFleet(t, 3, config, func(r *rig, _ []*host) {
 		for round := range 4 {
 			name := fmt.Sprint("mail-", round)
-			r.lambda(sdk.LambdaInfo{Name: name})
+			r.lambda(admin.Lambda{Name: name})
 			slow.write.Store(int64([]time.Duration{0, 4 * time.Second, 7 * time.Second, 9 * time.Second}[round]))
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -273,7 +274,7 @@ func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 				}
 			}
 			time.Sleep(2 * time.Second)
-			if _, err := r.client.DeleteLambda(r.ctx, name, true); err != nil {
+			if _, err := r.admin().Lambdas.Delete(r.ctx, name, admin.LambdaDeleteOptions{DropTasks: true}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(30 * time.Second)
@@ -307,7 +308,7 @@ func (s *slowly) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 
 func TestAWaitSeesTheEndInAnotherProcess(t *testing.T) {
 	inFleet(t, 2, nil, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		r.work(r.nodes[1], "mail", quick)
 		id := r.schedule(sdk.Item{Lambda: "mail", In: 3 * time.Second})
 		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
@@ -326,7 +327,7 @@ func TestAWaitSeesTheEndInAnotherProcess(t *testing.T) {
 // own their partitions; the owner learns of the wake-up only by its next scan.
 func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	inFleet(t, 3, nil, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second})
 		var mu sync.Mutex
 		failed := map[sdk.ID]time.Time{}
 		worst := time.Duration(0)

@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -121,7 +122,7 @@ func TestForgedMessagesRunNothing(t *testing.T) {
 	inRig(t, service.drivers(t), 2, remote, func(r *rig) {
 		f := newForger(r, &service)
 		for _, name := range []string{"mail", "other"} {
-			r.lambda(sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}, BackoffMin: time.Hour, BackoffMax: time.Hour})
+			r.lambda(admin.Lambda{Name: name, Priorities: []string{"normal"}, BackoffMin: time.Hour, BackoffMax: time.Hour})
 		}
 		var mu sync.Mutex
 		ran := map[string]int{}
@@ -173,7 +174,7 @@ func TestASentMessageIsForItsQueueAlone(t *testing.T) {
 	inRig(t, service.drivers(t), 1, remote, func(r *rig) {
 		f := newForger(r, &service)
 		for _, name := range []string{"mail", "other"} {
-			r.lambda(sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}})
+			r.lambda(admin.Lambda{Name: name, Priorities: []string{"normal"}})
 		}
 		r.schedule(sdk.Item{Lambda: "mail", Payload: []byte("sent")})
 		time.Sleep(5 * time.Second)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -84,7 +85,7 @@ func TestAPauseHoldsOnAllNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 				var s starts
 				for _, p := range r.nodes {
 					r.work(p, "mail", s.noting(300*time.Millisecond), sdk.Slots(2))
@@ -137,7 +138,7 @@ func TestAPauseHoldsOnAllNodes(t *testing.T) {
 // TestADropSaysWhichGate drops tasks, and wants each to say so.
 func TestADropSaysWhichGate(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		r.setGate("mail", &gates.Gate{ID: "8", Action: gates.Drop, Reason: "sent twice", Owner: "me"})
 		time.Sleep(2 * time.Second)
 		ids := []sdk.ID{
@@ -176,8 +177,8 @@ func TestAGateResumesAtAPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4})
-				g, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db"})
+				r.lambda(admin.Lambda{Name: "mail", Shards: 4})
+				g, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "db"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -207,7 +208,7 @@ func TestAGateResumesAtAPace(t *testing.T) {
 				if n := len(s.take()); n > 0 {
 					t.Fatalf("%d tasks started behind the gate", n)
 				}
-				if _, err = r.client.ResumeGate(r.ctx, g.ID, pace); err != nil {
+				if _, err = r.admin().Gates.Resume(r.ctx, g.ID, admin.GateResumeOptions{Pace: pace}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -222,7 +223,7 @@ func TestAGateResumesAtAPace(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 				wantPaced(t, s.take(), pace, 2*time.Minute+3*time.Second, 2*time.Minute+15*time.Second)
-				if g, err = r.client.GetGate(r.ctx, g.ID); err != nil || g.State != "ended" {
+				if g, err = r.admin().Gates.Get(r.ctx, g.ID); err != nil || g.State != "ended" {
 					t.Errorf("the gate is %s: %v", g.State, err)
 				}
 				r.settled(time.Minute)
@@ -244,8 +245,8 @@ func TestAPaceIsForHigherPrioritiesFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"high", "low"}, PriorityWeights: c.weights})
-				g, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db"})
+				r.lambda(admin.Lambda{Name: "mail", Priorities: []string{"high", "low"}, PriorityWeights: c.weights})
+				g, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "db"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -266,7 +267,7 @@ func TestAPaceIsForHigherPrioritiesFirst(t *testing.T) {
 						r.book.accepted(one.ID)
 					}
 				}
-				if _, err = r.client.ResumeGate(r.ctx, g.ID, pace); err != nil {
+				if _, err = r.admin().Gates.Resume(r.ctx, g.ID, admin.GateResumeOptions{Pace: pace}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -24,7 +25,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			inRig(t, drivers{}, nodes, nil, func(r *rig) {
 				for _, name := range []string{"mail", "report", "alarm", "tidy"} {
-					r.lambda(sdk.LambdaInfo{Name: name})
+					r.lambda(admin.Lambda{Name: name})
 				}
 				var alarms, tidies, reports follows
 				told := 0
@@ -51,7 +52,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 					r.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				now, j, err := r.client.CancelGroup(r.ctx, g.ID, 0)
+				now, j, err := r.admin().Groups.Cancel(r.ctx, g.ID, admin.GroupCancelOptions{})
 				if err != nil || j.Group != g.ID || now.State != "sealed" || now.Cancelled.IsZero() {
 					r.Fatalf("%+v, %+v, %v", now, j, err)
 				}
@@ -59,7 +60,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 					r.Errorf("a member of a group that is cancelled: %v", err)
 				}
 				time.Sleep(time.Minute)
-				if j, err = r.client.GetJob(r.ctx, j.ID); err != nil || j.State != sdk.JobDone || j.Outcomes["cancelled"] != 2499 || j.Outcomes["cancelling"] != 1 {
+				if j, err = r.admin().Jobs.Get(r.ctx, j.ID); err != nil || j.State != admin.JobDone || j.Outcomes["cancelled"] != 2499 || j.Outcomes["cancelling"] != 1 {
 					r.Errorf("%+v, %v", j, err)
 				}
 				if told != 1 || reports.count() != 0 || alarms.count() != 1 || tidies.count() != 1 {
@@ -74,7 +75,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 				if err != nil || now.State != "done" || len(now.FollowUps) != 3 || now.FollowUps[0].ID != "" || now.FollowUps[1].ID != now.FollowUp || now.FollowUps[2].ID == "" {
 					r.Errorf("%+v, %v", now, err)
 				}
-				if _, _, err := r.client.CancelGroup(r.ctx, g.ID, 0); !errors.Is(err, sdk.ErrTooLate) {
+				if _, _, err := r.admin().Groups.Cancel(r.ctx, g.ID, admin.GroupCancelOptions{}); !errors.Is(err, sdk.ErrTooLate) {
 					r.Errorf("cancelled again: %v", err)
 				}
 			})
@@ -85,7 +86,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 // A job that cancels a group seals it, also if the call that made the job died right after that.
 func TestACancelWhoseCallDied(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Finally: []sdk.Item{{Lambda: "mail", In: time.Hour}}})
 		if err != nil {
 			r.Fatal(err)
@@ -112,8 +113,8 @@ func TestACancelWhoseCallDied(t *testing.T) {
 // and does not count. A call that may still be under way is not disturbed.
 func TestACallThatDiesBeforeItsMembersCount(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "report"})
 		var f follows
 		var ran []string
 		r.work(r.nodes[0], "mail", func(_ context.Context, t *sdk.Task[[]byte]) error { ran = append(ran, string(t.Args)); return nil }, sdk.Slots(1))
@@ -174,7 +175,7 @@ func TestAFollowUpWhoseKeyIsHeld(t *testing.T) {
 	for name, payload := range map[string]string{"the same task": "x", "another": "y"} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "report"})
+				r.lambda(admin.Lambda{Name: "report"})
 				holder := r.schedule(sdk.Item{Lambda: "report", Key: "daily", Payload: []byte("x"), In: time.Hour})
 				g, err := sdk.Group().Then(sdk.Item{Lambda: "report", Key: "daily", Payload: []byte(payload)}, sdk.Item{Lambda: "report", Key: "free"}).Schedule(r.ctx, r.client)
 				if err != nil {
@@ -200,7 +201,7 @@ func TestAFollowUpWhoseKeyIsHeld(t *testing.T) {
 // A process that ended a group half schedules what follows again: the one with a key is its own.
 func TestAKeyedFollowUpThatIsScheduledAgain(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "report"})
 		n := r.nodes[0].node
 		after := &task.GroupEnd{Group: task.NewID(task.InstantOf(time.Now()), 1, 2)}
 		item := &kinesinv1.ScheduleItem{Lambda: "report", Key: "daily"}
@@ -222,7 +223,7 @@ func TestAKeyedFollowUpThatIsScheduledAgain(t *testing.T) {
 // The first task that follows has the id of its group, which is an hour ahead after the clock was set back.
 func TestATaskFollowsAGroupOfLaterClocks(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "report"})
 		after := &task.GroupEnd{Group: task.NewID(task.InstantOf(time.Now().Add(time.Hour)), 1, 2)}
 		if _, err := r.nodes[0].node.inbound.FollowUp(r.ctx, &kinesinv1.ScheduleItem{Lambda: "report"}, after.Group, after, task.InstantOf(time.Now())); err != nil {
 			r.Error(err)
@@ -233,7 +234,7 @@ func TestATaskFollowsAGroupOfLaterClocks(t *testing.T) {
 // A task that cannot follow is refused when the group is made.
 func TestWhatCannotFollowAGroup(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		one := sdk.Item{Lambda: "mail"}
 		keyed := sdk.Item{Lambda: "mail", Key: "k"}
 		for _, c := range []struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -53,8 +54,8 @@ func TestATaskFollowsAfterAGroup(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			inRig(t, drivers{}, nodes, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", MaxAttempts: 2, BackoffMin: time.Second, BackoffMax: time.Second})
-				r.lambda(sdk.LambdaInfo{Name: "report"})
+				r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 2, BackoffMin: time.Second, BackoffMax: time.Second})
+				r.lambda(admin.Lambda{Name: "report"})
 				var f follows
 				var mu sync.Mutex
 				var last time.Time
@@ -142,8 +143,8 @@ func TestATaskFollowsAfterAGroup(t *testing.T) {
 // not when members have ended since, and not when the group has.
 func TestAnAddThatIsMadeAgain(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Retention: time.Minute})
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "mail", Retention: time.Minute})
+		r.lambda(admin.Lambda{Name: "report"})
 		var f follows
 		runs := 0
 		r.work(r.nodes[0], "mail", func(context.Context, *sdk.Task[[]byte]) error { runs++; return sdk.Fatal(errors.New("no")) }, sdk.Slots(1))
@@ -181,8 +182,8 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 // none.
 func TestAGroupWithoutMembers(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "report"})
 		var f follows
 		r.work(r.nodes[0], "report", f.handle)
 		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}, Else: &sdk.Item{Lambda: "mail"}})
@@ -215,7 +216,7 @@ func TestAGroupWithoutMembers(t *testing.T) {
 // A group that cannot be is refused with the reason, and nothing of it is stored.
 func TestWhatAGroupRefuses(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		create := func(spec sdk.GroupSpec) string {
 			g, err := r.client.CreateGroup(r.ctx, spec)
 			if err != nil {
@@ -311,8 +312,8 @@ func TestWritesOfAGroup(t *testing.T) {
 	}{{"near", 0, 0}, {"far ahead", time.Minute, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			inRig(t, drivers{}, 1, remote, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
-				r.lambda(sdk.LambdaInfo{Name: "report"})
+				r.lambda(admin.Lambda{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "report"})
 				var f follows
 				r.work(r.nodes[0], "mail", quick, sdk.Slots(members))
 				r.work(r.nodes[0], "report", f.handle)
@@ -371,8 +372,8 @@ func (d *deaf) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 func TestAGroupIsExactWhileWritesAreNotAnswered(t *testing.T) {
 	lossy := &deaf{}
 	inRig(t, drivers{over: func(d store.Driver) store.Driver { lossy.Driver = d; return lossy }}, 2, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
-		r.lambda(sdk.LambdaInfo{Name: "report"})
+		r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
+		r.lambda(admin.Lambda{Name: "report"})
 		var f follows
 		for _, p := range r.nodes {
 			r.work(p, "mail", func(_ context.Context, t *sdk.Task[[]byte]) error {

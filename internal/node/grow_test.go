@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -247,7 +248,7 @@ func TestShardsGrowByThemselves(t *testing.T) {
 				n.keyUnits, n.NoGrow = limit, c.off
 			}
 			inRig(t, aws.drivers(t), 2, config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: c.shards})
+				r.lambda(admin.Lambda{Name: "mail", Shards: c.shards})
 				aws.tables.Faults.Odds("Statement", awsfake.Throttled, c.odds)
 				aws.tables.Faults.Odds("PutItem", awsfake.Throttled, c.odds)
 				clients := []*sdk.Client{r.client, r.dial(r.nodes[1].transport)}
@@ -256,7 +257,7 @@ func TestShardsGrowByThemselves(t *testing.T) {
 					r.ended.Go(func() { _, _ = clients[i%2].Schedule(r.ctx, sdk.Item{Lambda: "mail", In: time.Hour}) })
 					time.Sleep(c.every)
 				}
-				l, err := r.client.GetLambda(r.ctx, "mail")
+				l, err := r.admin().Lambdas.Get(r.ctx, "mail")
 				if grew := l.Shards > c.shards; err != nil || grew != c.grows {
 					t.Errorf("%d shards of %d, %v", l.Shards, c.shards, err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -68,7 +69,7 @@ func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
 	t.Helper()
 	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, first) }, func(r *rig, hosts []*host) {
 		c := &crew{rig: r, first: first, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: slices.Clone(r.nodes)}
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 24, Priorities: []string{"only"}, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 24, Priorities: []string{"only"}, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		for i := range 2 {
 			r.work(r.nodes[0], "mail", quick, sdk.Slots(20), sdk.Name(fmt.Sprint("w", i)))
 		}
@@ -371,7 +372,7 @@ func TestPartitionsComeAndGoEverywhere(t *testing.T) {
 		for n := range 12 {
 			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
 			name := fmt.Sprint("come-", n)
-			if _, _, err := c.client.CreateLambda(c.ctx, sdk.LambdaInfo{Name: name, Shards: 9, Priorities: []string{"only"}}); err != nil {
+			if _, _, err := admin.New(c.client).Lambdas.Create(c.ctx, admin.Lambda{Name: name, Shards: 9, Priorities: []string{"only"}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(within)
@@ -386,7 +387,7 @@ func TestPartitionsComeAndGoEverywhere(t *testing.T) {
 				t.Errorf("%d of 9 partitions are not fired by exactly one process %v after they came", wrong, within)
 			}
 			if n%3 == 0 {
-				if _, err := c.client.DeleteLambda(c.ctx, name, true); err != nil {
+				if _, err := admin.New(c.client).Lambdas.Delete(c.ctx, name, admin.LambdaDeleteOptions{DropTasks: true}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(within)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // heldTasks returns kinesin_held_tasks of a process by lambda and reason.
@@ -33,7 +34,7 @@ func (p *process) heldTasks(t *testing.T) map[string]float64 {
 func TestHeldTasksAreCountedByReason(t *testing.T) {
 	const tasks, depth = 50, 20
 	inRig(t, drivers{}, 1, func(c *Config) { c.QueueDepthMax = depth }, func(r *rig) {
-		for _, l := range []sdk.LambdaInfo{
+		for _, l := range []admin.Lambda{
 			{Name: "gated"},
 			{Name: "paced"},
 			{Name: "keyed", LimitKeyConcurrency: 3},
@@ -43,10 +44,10 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 		} {
 			r.lambda(l)
 		}
-		if _, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "gated", Reason: "x"}); err != nil {
+		if _, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "gated", Reason: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "paced", Concurrency: 4}); err != nil {
+		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "paced", Concurrency: 4}); err != nil {
 			t.Fatal(err)
 		}
 		r.work(r.nodes[0], "retried", func(context.Context, *sdk.Task[[]byte]) error { return errors.New("down") }, sdk.Slots(tasks))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -55,7 +56,7 @@ func TestHistory(t *testing.T) {
 // Tasks that calls end count among the ends, by their state, as those that workers end do.
 func TestEndsByCallsAreCounted(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		r.cancel(r.schedule(sdk.Item{Lambda: "mail", In: time.Hour}))
 		r.cancel(r.schedule(sdk.Item{Lambda: "mail", In: time.Hour}))
 		time.Sleep(5 * time.Second)
@@ -63,7 +64,7 @@ func TestEndsByCallsAreCounted(t *testing.T) {
 		if m := minutes[0]; m.Ended["cancelled"] != 2 {
 			t.Errorf("ended: %v", m.Ended)
 		}
-		if s := r.live(false); s.Ended == 0 {
+		if s := r.live(false); s.EndedPerSecond == 0 {
 			t.Errorf("of the lambda: %+v", s)
 		}
 	})

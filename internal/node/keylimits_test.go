@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // keysAtOnce counts how many handlers of each limit key run at once. The payload is the key.
@@ -131,7 +132,7 @@ func TestNoMoreOfAKeyRunAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4, LimitKeyConcurrency: most, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				r.lambda(admin.Lambda{Name: "mail", Shards: 4, LimitKeyConcurrency: most, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 				time.Sleep(5 * time.Second)
 				a := newKeysAtOnce()
 				for _, p := range r.nodes {
@@ -159,7 +160,7 @@ func TestNoMoreOfAKeyRunAtOnce(t *testing.T) {
 // ms.
 func TestAFreedSlotOfAKeyIsUsedAtOnce(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", LimitKeyConcurrency: 1})
+		r.lambda(admin.Lambda{Name: "mail", LimitKeyConcurrency: 1})
 		time.Sleep(2 * time.Second)
 		a := newKeysAtOnce()
 		r.work(r.nodes[0], "mail", func(_ context.Context, t *sdk.Task[[]byte]) error {
@@ -191,7 +192,7 @@ func TestAFreedSlotOfAKeyIsUsedAtOnce(t *testing.T) {
 // TestTheRateOfAKey starts the tasks of each key at its rate, one key no later than another.
 func TestTheRateOfAKey(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", LimitKeyRate: 10})
+		r.lambda(admin.Lambda{Name: "mail", LimitKeyRate: 10})
 		time.Sleep(2 * time.Second)
 		a := newKeysAtOnce()
 		r.work(r.nodes[0], "mail", a.lasting(time.Millisecond), sdk.Slots(200))
@@ -217,11 +218,11 @@ func TestTheRateOfAKey(t *testing.T) {
 // TestLimitsOfKeysAreSetWhileTasksRun sets and takes away a limit while tasks wait and run.
 func TestLimitsOfKeysAreSetWhileTasksRun(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		a := newKeysAtOnce()
 		r.work(r.nodes[0], "mail", a.lasting(time.Second), sdk.Slots(20))
 		limit := func(atOnce int) {
-			if _, err := r.client.UpdateLambda(r.ctx, sdk.LambdaInfo{Name: "mail", LimitKeyConcurrency: atOnce}); err != nil {
+			if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", LimitKeyConcurrency: atOnce}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * time.Second)
@@ -253,9 +254,9 @@ func TestLimitsOfKeysAreSetWhileTasksRun(t *testing.T) {
 // for the limit of the key: they say which of the two it is.
 func TestAKeyWithFreeSlotsIsNotWhatATaskWaitsFor(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", LimitKeyConcurrency: 3})
+		r.lambda(admin.Lambda{Name: "mail", LimitKeyConcurrency: 3})
 		concurrency := func(n int) {
-			if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Concurrency: n}); err != nil {
+			if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: n}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // keyOf gives every second task a key.
@@ -26,7 +27,7 @@ func keyOf(i int) string {
 func TestTheFleetThroughARotation(t *testing.T) {
 	var service cloud
 	inRig(t, service.drivers(t), 2, remote, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"normal"}})
+		r.lambda(admin.Lambda{Name: "mail", Priorities: []string{"normal"}})
 		var mu sync.Mutex
 		ran := map[sdk.ID]int{}
 		for _, p := range r.nodes {
@@ -60,7 +61,7 @@ func TestTheFleetThroughARotation(t *testing.T) {
 		const steps = int((keyring.Overlap + time.Minute) / (5 * time.Second))
 		for i := range 3 * steps {
 			if i == steps || i == 2*steps {
-				if _, _, err := clients[i/steps%2].RotateKeys(r.ctx); err != nil {
+				if _, _, err := admin.New(clients[i/steps%2]).Keys.Rotate(r.ctx); err != nil {
 					r.Fatal(err)
 				}
 			}
@@ -71,7 +72,7 @@ func TestTheFleetThroughARotation(t *testing.T) {
 			r.Errorf("%v", forms)
 		}
 		for _, client := range clients {
-			keys, err := client.RingKeys(r.ctx)
+			keys, err := admin.New(client).Keys.List(r.ctx)
 			if err != nil || len(keys) != 3 || keys[2].State != keyring.StateSealing || keys[0].State != keyring.StateRetired {
 				r.Errorf("%+v, %v", keys, err)
 			}

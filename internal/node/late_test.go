@@ -10,7 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/slo"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // What waits for longer than an objective allows is late from then on, whatever holds it, and counts once.
@@ -18,18 +18,18 @@ func TestWhatWaitsLateCountsOnce(t *testing.T) {
 	for _, nodes := range []int{1, 2} {
 		inRig(t, drivers{}, nodes, func(c *Config) { c.Shared = nodes > 1 }, func(r *rig) {
 			for _, name := range []string{"mail", "held"} {
-				r.lambda(sdk.LambdaInfo{Name: name, Shards: 4})
-				if _, err := r.client.SetObjective(r.ctx, slo.Objective{Lambda: name, Within: 30 * time.Second, Percent: 99}); err != nil {
+				r.lambda(admin.Lambda{Name: name, Shards: 4})
+				if _, err := r.admin().Objectives.Set(r.ctx, admin.Objective{Lambda: name, Within: 30 * time.Second, Percent: 99}); err != nil {
 					r.Fatal(err)
 				}
 			}
-			if _, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "held", Reason: "x"}); err != nil {
+			if _, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "held", Reason: "x"}); err != nil {
 				r.Fatal(err)
 			}
 			want := func(when, lambda string, started, good, waiting int64) {
 				r.Helper()
 				for _, p := range r.nodes { // each server tells the same
-					all, err := r.dial(p.transport).Objectives(r.ctx, lambda)
+					all, err := admin.New(r.dial(p.transport)).Objectives.List(r.ctx, lambda)
 					if err != nil || len(all) != 1 {
 						r.Fatal(all, err)
 					}
@@ -88,11 +88,11 @@ func TestWhatWaitsLateCountsOnce(t *testing.T) {
 // More late tasks than one look reads are counted all the same, where the store knows how many there are.
 func TestVeryManyWaitLate(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 1})
-		if _, err := r.client.SetObjective(r.ctx, slo.Objective{Lambda: "mail", Within: time.Second, Percent: 99}); err != nil {
+		r.lambda(admin.Lambda{Name: "mail", Shards: 1})
+		if _, err := r.admin().Objectives.Set(r.ctx, admin.Objective{Lambda: "mail", Within: time.Second, Percent: 99}); err != nil {
 			r.Fatal(err)
 		}
-		if _, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "x"}); err != nil {
+		if _, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "x"}); err != nil {
 			r.Fatal(err)
 		}
 		const batches, each = 25, 1000
@@ -106,7 +106,7 @@ func TestVeryManyWaitLate(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Second)
-		all, err := r.client.Objectives(r.ctx, "mail")
+		all, err := r.admin().Objectives.List(r.ctx, "mail")
 		if err != nil || len(all) != 1 || all[0].Waiting != batches*each || all[0].Attained != 0 {
 			r.Errorf("%+v, %v, want %d waiting", all, err, batches*each)
 		}

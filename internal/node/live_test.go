@@ -11,23 +11,24 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // live returns the live figures of the lambda mail.
-func (r *rig) live(count bool) *sdk.LambdaStats {
+func (r *rig) live(count bool) *admin.LambdaStats {
 	r.Helper()
-	info, err := r.client.GetLambdaLive(r.ctx, "mail", count)
+	info, err := r.admin().Lambdas.Live(r.ctx, "mail", admin.LambdaLiveOptions{Count: count})
 	if err != nil || info.Live == nil {
 		r.Fatal(info, err)
 	}
 	return info.Live
 }
 
-func heldFor(s *sdk.LambdaStats, reason string) sdk.WaitsFor {
-	if i := slices.IndexFunc(s.HeldBy, func(h sdk.WaitsFor) bool { return h.Reason == reason }); i >= 0 {
+func heldFor(s *admin.LambdaStats, reason string) admin.HeldBy {
+	if i := slices.IndexFunc(s.HeldBy, func(h admin.HeldBy) bool { return h.Reason == reason }); i >= 0 {
 		return s.HeldBy[i]
 	}
-	return sdk.WaitsFor{}
+	return admin.HeldBy{}
 }
 
 func (r *rig) scheduleNow(lambda string, count int) {
@@ -48,11 +49,11 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
 			inRig(t, drivers{}, 1, func(c *Config) { c.Shared = shared }, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 				if s := r.live(true); len(s.HeldBy) != 0 || s.Workers != 0 || s.Due != 0 || len(s.Priorities) != 3 || s.Priorities[0].Queued != 0 {
 					t.Errorf("of a new lambda: %+v", s)
 				}
-				if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Rate: rate}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: rate}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)
@@ -75,22 +76,22 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 				if q.Rate != rate || q.Tasks < 100 || q.Used < rate/2 || q.Used > rate*1.1 || q.Text == "" || heldFor(s, "no worker").Text != "" || heldFor(s, "queue full").Text != "" {
 					t.Errorf("at its quota: %+v", s.HeldBy)
 				}
-				if s.Workers != 1 || s.Failed == 0 || s.Started < rate/2 || s.Started > q.Used+0.1 || math.Abs(s.Priorities[1].Started-s.Started) > 0.1 || s.Due != -1 { // a task may start between the two
+				if s.Workers != 1 || s.FailedPerSecond == 0 || s.StartedPerSecond < rate/2 || s.StartedPerSecond > q.Used+0.1 || math.Abs(s.Priorities[1].StartedPerSecond-s.StartedPerSecond) > 0.1 || s.Due != -1 { // a task may start between the two
 					t.Errorf("at its quota: %+v", s)
 				}
-				gate, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db maintenance"})
+				gate, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "db maintenance"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
 				s = r.live(false)
-				if h := heldFor(s, "gate"); h.Gate != gate.ID || h.Action != sdk.GatePause || !strings.Contains(h.Text, "db maintenance") || heldFor(s, "quota").Text != "" {
+				if h := heldFor(s, "gate"); h.Gate != gate.ID || h.Action != admin.GatePause || !strings.Contains(h.Text, "db maintenance") || heldFor(s, "quota").Text != "" {
 					t.Errorf("paused: %+v", s.HeldBy)
 				}
-				if _, err := r.client.ResumeGate(r.ctx, gate.ID, 0); err != nil {
+				if _, err := r.admin().Gates.Resume(r.ctx, gate.ID, admin.GateResumeOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Admit: 1, Rate: -1}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Admit: 1, Rate: -1}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)
@@ -105,7 +106,7 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 						r.book.accepted(results[i].ID)
 					}
 				}
-				if s = r.live(false); s.Throttled == 0 {
+				if s = r.live(false); s.ThrottledPerSecond == 0 {
 					t.Errorf("refused tasks are not told: %+v", s)
 				}
 				r.settled(5 * time.Minute)

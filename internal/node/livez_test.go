@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 )
@@ -63,7 +63,7 @@ func TestAnOutageIsNoStuckLoop(t *testing.T) {
 			over := func(d store.Driver) store.Driver { away = storetest.NewAway(d); return away }
 			q := &awayQueue{Driver: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1 << 20})}
 			inRig(t, drivers{over: over, queue: func() queue.Driver { return q }}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.lambda(admin.Lambda{Name: "mail"})
 				for range 12 {
 					r.work(r.nodes[0], "mail", lasts)
 				}

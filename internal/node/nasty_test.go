@@ -12,6 +12,7 @@ import (
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // TestANastyQueueCostsLittle runs tasks through a queue that delivers twice, loses messages for a visibility
@@ -34,7 +35,7 @@ func nastyQueueCostsLittle(t *testing.T, matched bool) {
 		},
 	}
 	inRig(t, d, 2, func(c *Config) { remote(c); c.NoMatch = !matched }, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		failing := func(ctx context.Context, t *sdk.Task[[]byte]) error {
 			if t.Failures == 0 && t.Payload[0] == '5' {
 				return errors.New("not this time")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -17,8 +18,8 @@ import (
 func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inRig(t, drivers{}, 1, func(c *Config) { c.Shared = shared }, func(r *rig) {
-			r.lambda(sdk.LambdaInfo{Name: "mail"})
-			r.lambda(sdk.LambdaInfo{Name: "pay"})
+			r.lambda(admin.Lambda{Name: "mail"})
+			r.lambda(admin.Lambda{Name: "pay"})
 			wants := func(id sdk.ID, want string) {
 				r.Helper()
 				synctest.Wait()
@@ -30,7 +31,7 @@ func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 			due, later := r.schedule(sdk.Item{Lambda: "mail"}), r.schedule(sdk.Item{Lambda: "mail", In: time.Hour})
 			wants(due, "no worker")
 			wants(later, "")
-			if _, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "pay", Reason: "x"}); err != nil {
+			if _, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "pay", Reason: "x"}); err != nil {
 				r.Fatal(err)
 			}
 			r.work(r.nodes[0], "pay", func(context.Context, *sdk.Task[[]byte]) error { return nil })
@@ -79,7 +80,7 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 		return d
 	}
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		id := r.schedule(sdk.Item{Lambda: "mail"})
 		time.Sleep(2 * leasesKnownFor)
 		d.slow.Store(true)
@@ -109,7 +110,7 @@ func TestAWorkerOfAnotherServerIsKnown(t *testing.T) {
 		return d
 	}
 	inRig(t, drivers{over: over}, 2, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		stays := make(chan struct{})
 		defer close(stays)
 		r.work(r.nodes[1], "mail", func(context.Context, *sdk.Task[[]byte]) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -93,7 +94,7 @@ func TestNoPayloadRowIsLeft(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
-			if _, err := r.client.ExtendChain(r.ctx, made.ID, time.Now().Add(10*time.Hour)); err != nil {
+			if _, err := r.admin().Chains.Extend(r.ctx, made.ID, time.Now().Add(10*time.Hour)); err != nil {
 				r.Fatal(err)
 			}
 		},
@@ -105,7 +106,7 @@ func TestNoPayloadRowIsLeft(t *testing.T) {
 				return rows
 			}
 			inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", KeyRetention: time.Minute})
+				r.lambda(admin.Lambda{Name: "mail", KeyRetention: time.Minute})
 				var s stepLog
 				r.work(r.nodes[0], "mail", s.handler)
 				run(r)
@@ -142,7 +143,7 @@ func (damagedPayloads) Payload(context.Context, task.ID) ([]byte, error) {
 func TestAHandlerThatAddsToDamagedFollowUpsFails(t *testing.T) {
 	over := func(d store.Driver) store.Driver { return damagedPayloads{d} }
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
 		id := r.scheduleChain(sdk.Chain(mail("more").Then(manySteps("b")...)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -68,7 +69,7 @@ func TestAnOutageOfTheStore(t *testing.T) {
 			var away *storetest.Away
 			over := func(d store.Driver) store.Driver { away = storetest.NewAway(d); return away }
 			inRig(t, drivers{over: over}, 2, remote, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 				for i := range 4 {
 					r.work(r.nodes[i%2], "mail", lasts, sdk.Slots(100), sdk.Lease(c.lease))
 				}

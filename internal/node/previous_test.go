@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // A server is away for longer than the leases of its workers, which have ended their attempts by the time it
@@ -14,7 +15,7 @@ import (
 func TestWhatEndedWhileTheServerWasAwayIsTaken(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		const tasks, workers, slots = 200, 2, 10
-		r.lambda(sdk.LambdaInfo{Name: "brief"})
+		r.lambda(admin.Lambda{Name: "brief"})
 		way := &cable{RoundTripper: r.nodes[0].transport}
 		var began atomic.Int64
 		for range workers {

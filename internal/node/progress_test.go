@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -32,7 +33,7 @@ func TestPartitionsThatCannotBeReadAreNotReady(t *testing.T) {
 	u := &unreadable{}
 	over := func(d store.Driver) store.Driver { u.Driver = d; return u }
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		n := r.nodes[0].node
 		time.Sleep(time.Minute)
 		if why := n.notReady(); why != "" {
@@ -69,7 +70,7 @@ func TestALoopThatIsStuckIsNamed(t *testing.T) {
 	h := &hanging{}
 	over := func(d store.Driver) store.Driver { h.Driver = d; return h }
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		n := r.nodes[0].node
 		time.Sleep(time.Hour)
 		if why := n.notLive() + n.notReady(); why != "" {

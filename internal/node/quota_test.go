@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // wantPaced wants so many starts in each window of 10 s, within 5 %.
@@ -67,8 +68,8 @@ func TestNodesKeepAQuotaTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-				if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Rate: perSecond}); err != nil {
+				r.lambda(admin.Lambda{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: perSecond}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)

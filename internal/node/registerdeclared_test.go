@@ -9,7 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -40,7 +40,7 @@ func (r registered) put(value string) {
 
 func (r registered) wantCrons(what string, want ...string) {
 	r.t.Helper()
-	all, err := r.client.Crons(r.ctx, "")
+	all, err := r.admin().Crons.List(r.ctx, "")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (r registered) wantObjective(what, want string) {
 // refused returns why the registration of mail is.
 func (r registered) refused() string {
 	r.t.Helper()
-	l, err := r.client.GetLambda(r.ctx, "mail")
+	l, err := r.admin().Lambdas.Get(r.ctx, "mail")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -86,16 +86,16 @@ func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 		const nightly, often = "nightly of mail 30 2 * * * revision 1 true", "often of mail @every 90s revision 1 true"
 		r.wantCrons("registered", nightly, often)
 		r.wantObjective("registered", "99 5000000 604800000000 (registration) true")
-		if one, err := r.client.Cron(r.ctx, "nightly"); err != nil || one.CreatedBy != "(registration)" || string(one.Payload) != "{{nominal}}" || one.Zone != "Europe/Berlin" {
+		if one, err := r.admin().Crons.Get(r.ctx, "nightly"); err != nil || one.CreatedBy != "(registration)" || string(one.Payload) != "{{nominal}}" || one.Zone != "Europe/Berlin" {
 			t.Errorf("%+v, %v", one, err)
 		}
 
-		one, _ := r.client.Cron(r.ctx, "nightly")
+		one, _ := r.admin().Crons.Get(r.ctx, "nightly")
 		one.Schedule = "0 0 * * *"
 		for what, err := range map[string]error{
-			"update":           second(r.client.UpdateCron(r.ctx, one)),
-			"delete":           r.client.DeleteCron(r.ctx, "nightly"),
-			"create":           third(r.client.CreateCron(r.ctx, sdk.Cron{Name: "nightly", Lambda: "mail", Schedule: "@daily"})),
+			"update":           second(r.admin().Crons.Update(r.ctx, one)),
+			"delete":           r.admin().Crons.Delete(r.ctx, "nightly"),
+			"create":           third(r.admin().Crons.Create(r.ctx, admin.Cron{Name: "nightly", Lambda: "mail", Schedule: "@daily"})),
 			"set objective":    second(r.nodes[1].node.objectiveService().SetObjective(r.ctx, &kinesinv1.SetObjectiveRequest{Lambda: "mail", Within: 1000, Objective: 9})),
 			"delete objective": second(r.nodes[1].node.objectiveService().DeleteObjective(r.ctx, &kinesinv1.DeleteObjectiveRequest{Lambda: "mail"})),
 		} {
@@ -103,14 +103,14 @@ func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 				t.Errorf("%s of what is registered: %v", what, err)
 			}
 		}
-		if _, err := r.client.PauseCron(r.ctx, "often", "an outage", time.Time{}); err != nil {
+		if _, err := r.admin().Crons.Pause(r.ctx, "often", "an outage", admin.CronPauseOptions{}); err != nil {
 			t.Errorf("pause: %v", err)
 		}
 
 		r.put(`{"format":1,"crons":{"nightly":{"schedule":"0 3 * * *","zone":"Europe/Berlin"},"often":{"schedule":"@every 90s"}},"max_attempts":3}`)
 		r.wantCrons("changed", "nightly of mail 0 3 * * * revision 2 true", "often of mail @every 90s revision 2 true")
 		r.wantObjective("without", "")
-		if one, err := r.client.Cron(r.ctx, "often"); err != nil || one.Pause == nil {
+		if one, err := r.admin().Crons.Get(r.ctx, "often"); err != nil || one.Pause == nil {
 			t.Errorf("another registration ended a pause: %+v, %v", one, err)
 		}
 		r.put(`{"format":1,"max_attempts":3}`)
@@ -128,13 +128,13 @@ func third[T, U any](_ T, _ U, err error) error { return err }
 func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		for _, name := range []string{"mail", "other"} {
-			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: name}); err != nil {
+			if _, _, err := r.admin().Lambdas.Create(r.ctx, admin.Lambda{Name: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, c := range []sdk.Cron{{Name: "theirs", Lambda: "other"}, {Name: "set", Lambda: "mail", ManagedBy: "billing"}, {Name: "hand", Lambda: "mail"}} {
+		for _, c := range []admin.Cron{{Name: "theirs", Lambda: "other"}, {Name: "set", Lambda: "mail", ManagedBy: "billing"}, {Name: "hand", Lambda: "mail"}} {
 			c.Schedule = "@daily"
-			if _, _, err := r.client.CreateCron(r.ctx, c); err != nil {
+			if _, _, err := r.admin().Crons.Create(r.ctx, c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -159,7 +159,7 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 				t.Errorf("%.60s: refused with %q, want %q", value, got, want)
 			}
 		}
-		if l, err := r.client.GetLambda(r.ctx, "mail"); err != nil || l.MaxAttempts == 7 {
+		if l, err := r.admin().Lambdas.Get(r.ctx, "mail"); err != nil || l.MaxAttempts == 7 {
 			t.Errorf("a refused registration changed the lambda: %+v, %v", l, err)
 		}
 		const set, theirs = "set of mail @daily revision 1 false", "theirs of other @daily revision 1 false"
@@ -188,7 +188,7 @@ func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 		r.put(`{"format":1,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
 		const declared = `{"format":1,"crons":{"often":{"schedule":"@daily"}},"objective":{"within_us":5000000,"objective":99}}`
 		r.put(declared)
-		if _, _, err := r.client.CreateCron(r.ctx, sdk.Cron{Name: "hand", Lambda: "mail", Schedule: "@hourly"}); err != nil {
+		if _, _, err := r.admin().Crons.Create(r.ctx, admin.Cron{Name: "hand", Lambda: "mail", Schedule: "@hourly"}); err != nil {
 			t.Fatal(err)
 		}
 		r.put("")
@@ -196,19 +196,19 @@ func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r.wantCrons("withdrawn", "hand of mail @hourly revision 1 false")
 		r.wantObjective("withdrawn", "")
-		if _, err := r.client.DeleteLambda(r.ctx, "mail", false); err == nil || !strings.Contains(err.Error(), "its crons hand go on scheduling") {
+		if _, err := r.admin().Lambdas.Delete(r.ctx, "mail", admin.LambdaDeleteOptions{}); err == nil || !strings.Contains(err.Error(), "its crons hand go on scheduling") {
 			t.Errorf("delete: %v", err)
 		}
 		r.put(declared) // it comes back as it was
 		r.wantCrons("back", "hand of mail @hourly revision 1 false", "often of mail @daily revision 1 true")
 		r.wantObjective("back", "99 5000000 2592000000000 (registration) true")
-		if err := r.client.DeleteCron(r.ctx, "hand"); err != nil {
+		if err := r.admin().Crons.Delete(r.ctx, "hand"); err != nil {
 			t.Fatal(err)
 		}
 		r.put("")
 		time.Sleep(5 * time.Minute)
 		r.wantCrons("gone")
-		if l, err := r.client.GetLambda(r.ctx, "mail"); err == nil {
+		if l, err := r.admin().Lambdas.Get(r.ctx, "mail"); err == nil {
 			t.Errorf("the lambda is still there: %+v", l)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/quota"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -30,7 +30,7 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 		}
 		wants := func(what string, want ...string) {
 			t.Helper()
-			all, err := r.client.Quotas(r.ctx, "mail")
+			all, err := r.admin().Quotas.List(r.ctx, "mail")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,10 +42,10 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		set := func(q sdk.Quota) {
+		set := func(q admin.Quota) {
 			t.Helper()
 			q.Lambda = "mail"
-			if _, err := r.client.SetQuota(r.ctx, q); err != nil {
+			if _, err := r.admin().Quotas.Set(r.ctx, q); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(15 * time.Second)
@@ -72,18 +72,18 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 		if rates := r.nodes[1].node.quotas.book.Starts(l.Ref); len(rates) != 3 || rates[0].Rate != 100 || rates[1].Concurrency != 3 || rates[2].Class != 2 {
 			t.Errorf("in force on the other server: %+v", rates)
 		}
-		set(sdk.Quota{Rate: 50})
+		set(admin.Quota{Rate: 50})
 		wants("changed by a call", " 50 0 0 0 anonymous", high, low, crm)
-		set(sdk.Quota{Rate: -1})
-		set(sdk.Quota{Priority: "low", Rate: -1})
-		set(sdk.Quota{Priority: "high", Concurrency: -1})
-		set(sdk.Quota{Identity: "crm", Admit: -1})
+		set(admin.Quota{Rate: -1})
+		set(admin.Quota{Priority: "low", Rate: -1})
+		set(admin.Quota{Priority: "high", Concurrency: -1})
+		set(admin.Quota{Identity: "crm", Admit: -1})
 		wants("taken away by calls")
 		put(`{"format":1,"quotas":{"rate":100},"max_attempts":5}`)
 		wants("another registration", " 100 0 0 0 (registration)")
 		put(`{"format":1}`)
 		wants("a registration without quotas takes away those of the one before")
-		set(sdk.Quota{Rate: 30})
+		set(admin.Quota{Rate: 30})
 		put(`{"format":1,"max_attempts":4}`)
 		wants("a registration without quotas leaves those of calls alone", " 30 0 0 0 anonymous")
 		put(`{"format":1,"quotas":{}}`)

@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -166,9 +167,9 @@ func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper, more ...sdk.Cli
 	return c
 }
 
-func (r *rig) lambda(l sdk.LambdaInfo) {
+func (r *rig) lambda(l admin.Lambda) {
 	r.Helper()
-	if _, _, err := r.client.CreateLambda(r.ctx, l); err != nil {
+	if _, _, err := r.admin().Lambdas.Create(r.ctx, l); err != nil {
 		r.Fatal(err)
 	}
 	time.Sleep(5 * time.Second) // every node knows it
@@ -196,6 +197,9 @@ func (r *rig) workOver(transport http.RoundTripper, lambda string, handler sdk.H
 	r.Helper()
 	r.workWith(r.dial(transport), lambda, handler, opts...)
 }
+
+// admin returns a client for what operators do.
+func (r *rig) admin() *admin.Client { return admin.New(r.client) }
 
 // workWith is work with its own client.
 func (r *rig) workWith(client *sdk.Client, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {

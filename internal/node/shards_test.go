@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -69,7 +70,7 @@ func TestShardsGrowUnderLoad(t *testing.T) {
 		}
 	}
 	inFleet(t, 2, config, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 2})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 2})
 		for _, p := range r.nodes {
 			r.work(p, "mail", quick, sdk.Slots(20))
 		}
@@ -79,7 +80,7 @@ func TestShardsGrowUnderLoad(t *testing.T) {
 		for i := 0; time.Since(began) < 15*time.Minute; i++ {
 			switch i {
 			case 300, 900: // 1 and 3 minutes: the second one before the first is in force
-				l, err := clients[0].UpdateLambda(r.ctx, sdk.LambdaInfo{Name: "mail", Shards: i / 75})
+				l, err := admin.New(clients[0]).Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: i / 75})
 				if err != nil || l.Shards != i/75 || !l.ShardsFrom.After(time.Now()) {
 					t.Fatalf("%+v, %v", l, err)
 				}
@@ -130,11 +131,11 @@ func TestAProcessThatStoodStillPlacesNothingByAnOldCount(t *testing.T) {
 		}
 	}
 	inFleet(t, 2, config, func(r *rig, _ []*host) {
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 2})
+		r.lambda(admin.Lambda{Name: "mail", Shards: 2})
 		r.work(r.nodes[0], "mail", quick, sdk.Slots(20))
 		slow.set(catalog.GrownAfter + 30*time.Second)
 		time.Sleep(5 * time.Second)
-		if _, err := r.client.UpdateLambda(r.ctx, sdk.LambdaInfo{Name: "mail", Shards: 16}); err != nil {
+		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: 16}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(catalog.GrownAfter + time.Second)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // atOnce counts how many handlers run at once.
@@ -91,8 +92,8 @@ func TestNoMoreThanTheQuotaRunAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-				if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+				r.lambda(admin.Lambda{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -119,8 +120,8 @@ func inLimitedCrew(t *testing.T, concurrency int, change func(c *crew)) {
 	t.Helper()
 	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, hosts []*host) {
 		c := &crew{rig: r, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: []*process{r.nodes[0]}}
-		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 3, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-		if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+		r.lambda(admin.Lambda{Name: "mail", Shards: 3, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // spans is what an exporter in memory got.
@@ -82,7 +83,7 @@ func oneTrace(t *testing.T, queued bool) {
 		c.NoMatch = queued
 	}, func(r *rig) {
 		s.T = r.T
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		handled := make(chan trace.SpanContext, 1)
 		own := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.all)).Tracer("the caller's")
 		r.work(r.nodes[0], "mail", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
@@ -126,13 +127,13 @@ func TestOccurrencesAreTraced(t *testing.T) {
 	s := &spans{T: t}
 	inRig(t, drivers{}, 1, s.tracing(1), func(r *rig) {
 		s.T = r.T
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		handled := make(chan trace.SpanContext, 10)
 		r.work(r.nodes[0], "mail", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
 			handled <- trace.SpanContextFromContext(ctx)
 			return nil
 		})
-		if _, _, err := r.client.CreateCron(r.ctx, sdk.Cron{Name: "hourly", Lambda: "mail", Schedule: "0 * * * *"}); err != nil {
+		if _, _, err := r.admin().Crons.Create(r.ctx, admin.Cron{Name: "hourly", Lambda: "mail", Schedule: "0 * * * *"}); err != nil {
 			r.Fatal(err)
 		}
 		first, second := <-handled, <-handled
@@ -167,11 +168,11 @@ func TestOccurrencesFollowTheShare(t *testing.T) {
 	s := &spans{T: t}
 	inRig(t, drivers{}, 1, s.tracing(0), func(r *rig) {
 		s.T = r.T
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		if _, _, err := r.client.CreateCron(r.ctx, sdk.Cron{Name: "hourly", Lambda: "mail", Schedule: "0 * * * *"}); err != nil {
+		r.lambda(admin.Lambda{Name: "mail"})
+		if _, _, err := r.admin().Crons.Create(r.ctx, admin.Cron{Name: "hourly", Lambda: "mail", Schedule: "0 * * * *"}); err != nil {
 			r.Fatal(err)
 		}
-		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobCancel, Where: "lambda=mail"}); err != nil {
+		if _, err := r.admin().Jobs.Create(r.ctx, admin.JobSpec{Action: admin.JobCancel, Where: "lambda=mail"}); err != nil {
 			r.Fatal(err)
 		}
 		time.Sleep(3 * time.Hour)
@@ -187,11 +188,11 @@ func TestJobsAreTraced(t *testing.T) {
 	s := &spans{T: t}
 	inRig(t, drivers{}, 1, s.tracing(1), func(r *rig) {
 		s.T = r.T
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "mail"})
 		r.schedule(sdk.Item{Lambda: "mail", In: time.Hour})
 		time.Sleep(10 * time.Second) // it has left the buffer
 		s.all.Reset()
-		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobCancel, Where: "lambda=mail"}); err != nil {
+		if _, err := r.admin().Jobs.Create(r.ctx, admin.JobSpec{Action: admin.JobCancel, Where: "lambda=mail"}); err != nil {
 			r.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 )
@@ -53,6 +56,29 @@ func WithClock(k clock.Clock) func(*Client) { return func(c *Client) { c.Clock =
 func WithControllers(change func(ctx context.Context, c *controller.Config)) func(*Client) {
 	return func(c *Client) { c.Controllers = change }
 }
+
+// SetTimeout bounds one try of a call that reads a set of tasks, which may be all that a server has.
+const SetTimeout = 10 * time.Minute
+
+// Calls is how a client makes its calls, for the packages of this module that make others over the same connections.
+type Calls struct {
+	Config Client // with its defaults
+	HTTP   connect.HTTPClient
+	Base   string // the URL to make requests with
+
+	// Do makes a call with the client's timeout, or a longer one, and its retries. try makes it once.
+	Do func(ctx context.Context, what string, timeout time.Duration, try func(context.Context) error) error
+	// RequestID returns what makes a repeated call harmless.
+	RequestID func() []byte
+	// TaskInfo returns an sdk.TaskInfo.
+	TaskInfo func(*kinesinv1.Task) any
+	// Decode returns a payload that was read of a task as users have it.
+	Decode func(ctx context.Context, lambda, key, id string, payload []byte) ([]byte, error)
+}
+
+// CallsOf returns the Calls of an *sdk.Client. Package sdk sets it, so that its Client needs no method that users
+// would see.
+var CallsOf func(client any) Calls //nolint:gochecknoglobals // set once
 
 // OutcomeError is an error by which a handler says exactly how its attempt ended, a snooze with a text of
 // its own. It is for the packages of this module: users have nil, sdk.Fatal, sdk.Snooze and other errors.

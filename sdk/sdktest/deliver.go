@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -29,7 +30,7 @@ type Delivery struct {
 // the millisecond and can be cancelled until then.
 func (k *Kinesin) Delivered(lambda string) []Delivery {
 	k.tb.Helper()
-	info, err := k.client.GetLambda(k.base, lambda)
+	info, err := admin.New(k.client).Lambdas.Get(k.base, lambda)
 	if err != nil {
 		k.tb.Fatalf("sdktest: deliveries of lambda %s: %v", lambda, err)
 	}

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
 func TestDelivered(t *testing.T) {
 	t.Parallel()
 	k := sdktest.New(t)
-	k.Lambda("invoices", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
-	k.Lambda("others", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
+	k.Lambda("invoices", admin.Lambda{Mode: admin.ModeDeliver})
+	k.Lambda("others", admin.Lambda{Mode: admin.ModeDeliver})
 	begin := k.Now()
 	schedule := func(lambda string, opts ...sdk.Option) sdk.ID {
 		t.Helper()
@@ -68,7 +69,7 @@ func TestDelivered(t *testing.T) {
 func ExampleKinesin_Delivered() {
 	k := sdktest.Open()
 	defer k.Close()
-	k.Lambda("invoices", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
+	k.Lambda("invoices", admin.Lambda{Mode: admin.ModeDeliver})
 	invoices := sdk.NewLambda[string]("invoices")
 	if _, err := invoices.Schedule(context.Background(), k.Client(), "no. 42", sdk.In(24*time.Hour)); err != nil {
 		panic(err)

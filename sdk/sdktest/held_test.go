@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
-	"github.com/kinesin-io/kinesin/sdk/slo"
 )
 
 // held is a Kinesin that holds tasks back, and a worker that notes when they start, since the beginning.
@@ -27,7 +27,7 @@ type held struct {
 }
 
 // newHeld starts a Kinesin and a worker of lambda x, whose handler takes so long in virtual time.
-func newHeld(t *testing.T, takes time.Duration, settings ...sdk.LambdaInfo) *held {
+func newHeld(t *testing.T, takes time.Duration, settings ...admin.Lambda) *held {
 	t.Helper()
 	t.Parallel()
 	h := &held{T: t, Kinesin: sdktest.New(t, sdktest.StartAt(time.Date(2027, 1, 4, 12, 0, 0, 0, time.UTC)))}
@@ -95,20 +95,20 @@ func TestGates(t *testing.T) {
 	t.Parallel()
 	t.Run("pause", func(t *testing.T) {
 		h := newHeld(t, 0)
-		g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
+		g, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "x", Reason: "r"})
 		h.must(err)
 		h.schedule(1, 0, "")
 		h.schedule(1, 10*time.Minute, "")
 		h.Advance(30 * day)
 		h.want("")
-		_, err = h.Client().ResumeGate(h.Context(), g.ID, 0)
+		_, err = h.Admin().Gates.Resume(h.Context(), g.ID, admin.GateResumeOptions{})
 		h.must(err)
 		h.Advance(time.Hour)
 		h.want("720h0m0s 720h0m0s")
 	})
 	t.Run("pause until", func(t *testing.T) {
 		h := newHeld(t, 0)
-		_, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r", Until: h.Now().Add(2 * day)})
+		_, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "x", Reason: "r", Until: h.Now().Add(2 * day)})
 		h.must(err)
 		h.schedule(2, time.Hour, "")
 		h.Advance(3 * day)
@@ -116,12 +116,12 @@ func TestGates(t *testing.T) {
 	})
 	t.Run("resume at a pace", func(t *testing.T) {
 		h := newHeld(t, 0)
-		g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
+		g, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "x", Reason: "r"})
 		h.must(err)
 		h.schedule(20, time.Minute, "")
 		h.Advance(time.Hour)
 		h.want("")
-		_, err = h.Client().ResumeGate(h.Context(), g.ID, 1)
+		_, err = h.Admin().Gates.Resume(h.Context(), g.ID, admin.GateResumeOptions{Pace: 1})
 		h.must(err)
 		h.Advance(5 * time.Second)
 		some := len(h.started)
@@ -131,8 +131,8 @@ func TestGates(t *testing.T) {
 		}
 	})
 	t.Run("expires while it is held", func(t *testing.T) {
-		h := newHeld(t, 0, sdk.LambdaInfo{StartWithin: 10 * time.Minute})
-		_, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
+		h := newHeld(t, 0, admin.Lambda{StartWithin: 10 * time.Minute})
+		_, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "x", Reason: "r"})
 		h.must(err)
 		h.schedule(1, time.Minute, "")
 		begin := h.Now()
@@ -144,7 +144,7 @@ func TestGates(t *testing.T) {
 	})
 	t.Run("drop", func(t *testing.T) {
 		h := newHeld(t, 0)
-		_, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "drop", Lambda: "x", Reason: "r"})
+		_, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "drop", Lambda: "x", Reason: "r"})
 		h.must(err)
 		h.schedule(1, time.Minute, "")
 		h.Advance(time.Hour)
@@ -155,14 +155,14 @@ func TestGates(t *testing.T) {
 	})
 	t.Run("deliver", func(t *testing.T) {
 		h := newHeld(t, 0)
-		h.Lambda("d", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
-		g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "d", Reason: "r"})
+		h.Lambda("d", admin.Lambda{Mode: admin.ModeDeliver})
+		g, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "d", Reason: "r"})
 		h.must(err)
 		_, err = h.Client().Schedule(h.Context(), sdk.Item{Lambda: "d", In: time.Minute})
 		h.must(err)
 		h.Advance(time.Hour)
 		before := len(h.Delivered("d"))
-		_, err = h.Client().ResumeGate(h.Context(), g.ID, 0)
+		_, err = h.Admin().Gates.Resume(h.Context(), g.ID, admin.GateResumeOptions{})
 		h.must(err)
 		h.Advance(time.Hour)
 		if after := len(h.Delivered("d")); before != 0 || after != 1 {
@@ -176,7 +176,7 @@ func TestQuotas(t *testing.T) {
 	t.Parallel()
 	t.Run("rate", func(t *testing.T) {
 		h := newHeld(t, 0)
-		_, err := h.Client().SetQuota(h.Context(), sdk.Quota{Lambda: "x", Rate: 1})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Rate: 1})
 		h.must(err)
 		h.Advance(5 * time.Second)
 		h.schedule(5, 0, "")
@@ -185,7 +185,7 @@ func TestQuotas(t *testing.T) {
 	})
 	t.Run("concurrency", func(t *testing.T) {
 		h := newHeld(t, 10*time.Minute)
-		_, err := h.Client().SetQuota(h.Context(), sdk.Quota{Lambda: "x", Concurrency: 2})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Concurrency: 2})
 		h.must(err)
 		h.Advance(time.Minute)
 		h.schedule(6, time.Minute, "")
@@ -196,8 +196,8 @@ func TestQuotas(t *testing.T) {
 	})
 	t.Run("deliver", func(t *testing.T) {
 		h := newHeld(t, 0)
-		h.Lambda("d", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
-		_, err := h.Client().SetQuota(h.Context(), sdk.Quota{Lambda: "d", Rate: 1})
+		h.Lambda("d", admin.Lambda{Mode: admin.ModeDeliver})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "d", Rate: 1})
 		h.must(err)
 		h.Advance(5 * time.Second)
 		for range 5 {
@@ -215,7 +215,7 @@ func TestQuotas(t *testing.T) {
 func TestLimitsByKey(t *testing.T) {
 	t.Parallel()
 	t.Run("at once", func(t *testing.T) {
-		h := newHeld(t, 10*time.Minute, sdk.LambdaInfo{LimitKeyConcurrency: 1})
+		h := newHeld(t, 10*time.Minute, admin.Lambda{LimitKeyConcurrency: 1})
 		h.schedule(3, time.Minute, "acme")
 		h.schedule(1, time.Minute, "other")
 		h.Advance(day)
@@ -223,33 +223,33 @@ func TestLimitsByKey(t *testing.T) {
 		h.want("11m0s 1m0s 1m0s 21m0s")
 	})
 	t.Run("rate", func(t *testing.T) {
-		h := newHeld(t, 0, sdk.LambdaInfo{LimitKeyRate: 1})
+		h := newHeld(t, 0, admin.Lambda{LimitKeyRate: 1})
 		h.schedule(3, time.Minute, "acme")
 		h.Advance(time.Hour)
 		h.want("1m0s 1m0.9s 1m1.9s") // the first two within the burst
 	})
 }
 
-func (h *held) cron(c sdk.Cron) {
+func (h *held) cron(c admin.Cron) {
 	h.Helper()
 	c.Name, c.Lambda = "c", "x"
-	_, _, err := h.Client().CreateCron(h.Context(), c)
+	_, _, err := h.Admin().Crons.Create(h.Context(), c)
 	h.must(err)
 }
 
 // What becomes of an occurrence while an earlier one runs, which takes three and a half minutes.
 func TestOverlaps(t *testing.T) {
 	t.Parallel()
-	for overlap, want := range map[string]string{
+	for overlap, want := range map[admin.Overlap]string{
 		"skip":    "1m0s 5m0s 9m0s 13m0s",
 		"queue":   "1m0s 4m30s 8m0s 11m30s 15m0s",
 		"replace": "1m0s 4m30s 8m0s 11m30s 15m0s",
 		"cancel":  "1m0s 2m0s 3m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s 10m0s 11m0s 12m0s 13m0s 14m0s 15m0s",
 		"allow":   "1m0s 2m0s 3m0s 4m0s 5m0s 6m0s 7m0s 8m0s 9m0s 10m0s 11m0s 12m0s 13m0s 14m0s 15m0s",
 	} {
-		t.Run(overlap, func(t *testing.T) {
+		t.Run(string(overlap), func(t *testing.T) {
 			h := newHeld(t, 3*time.Minute+30*time.Second)
-			h.cron(sdk.Cron{Schedule: "* * * * *", Overlap: overlap})
+			h.cron(admin.Cron{Schedule: "* * * * *", Overlap: overlap})
 			h.Advance(15*time.Minute + 30*time.Second)
 			// One that waits looks each second whether the one before it has ended.
 			for i, at := range h.started {
@@ -267,16 +267,16 @@ func TestOverlaps(t *testing.T) {
 
 func TestCatchUpAfterAPause(t *testing.T) {
 	t.Parallel()
-	for catchUp, want := range map[string]int{"none": 0, "last": 1, "all": 10} {
-		t.Run(catchUp, func(t *testing.T) {
+	for catchUp, want := range map[admin.CatchUp]int{admin.CatchUpNone: 0, admin.CatchUpLast: 1, admin.CatchUpAll: 10} {
+		t.Run(string(catchUp), func(t *testing.T) {
 			h := newHeld(t, 0)
-			h.cron(sdk.Cron{Schedule: "* * * * *", CatchUp: catchUp})
+			h.cron(admin.Cron{Schedule: "* * * * *", CatchUp: catchUp})
 			h.Advance(5*time.Minute + 30*time.Second)
-			_, err := h.Client().PauseCron(h.Context(), "c", "r", time.Time{})
+			_, err := h.Admin().Crons.Pause(h.Context(), "c", "r", admin.CronPauseOptions{})
 			h.must(err)
 			h.Advance(10 * time.Minute)
 			before := len(h.started)
-			_, err = h.Client().ResumeCron(h.Context(), "c")
+			_, err = h.Admin().Crons.Resume(h.Context(), "c")
 			h.must(err)
 			h.Advance(10 * time.Minute)
 			if got := len(h.started) - before - 10; before != 5 || got != want {
@@ -290,10 +290,10 @@ func TestCatchUpAfterAPause(t *testing.T) {
 func TestACronCreatedAgain(t *testing.T) {
 	h := newHeld(t, 0)
 	for range 3 {
-		h.cron(sdk.Cron{Schedule: "@every 3m"})
-		h.must(h.Client().DeleteCron(h.Context(), "c"))
+		h.cron(admin.Cron{Schedule: "@every 3m"})
+		h.must(h.Admin().Crons.Delete(h.Context(), "c"))
 	}
-	h.cron(sdk.Cron{Schedule: "@every 3m"})
+	h.cron(admin.Cron{Schedule: "@every 3m"})
 	h.Advance(10 * time.Minute)
 	h.want("3m0s 6m0s 9m0s")
 }
@@ -302,7 +302,7 @@ func TestACronCreatedAgain(t *testing.T) {
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	t.Run("retry budget", func(t *testing.T) {
-		h := newHeld(t, 0, sdk.LambdaInfo{RetryShare: 0.01, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 3})
+		h := newHeld(t, 0, admin.Lambda{RetryShare: 0.01, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 3})
 		h.setFails(true)
 		h.schedule(20, time.Minute, "")
 		h.Advance(time.Hour)
@@ -311,7 +311,7 @@ func TestBackpressure(t *testing.T) {
 		}
 	})
 	t.Run("breaker", func(t *testing.T) {
-		h := newHeld(t, 0, sdk.LambdaInfo{BreakerFailures: 0.5, BreakerWindow: time.Minute, BackoffMin: time.Minute, BackoffMax: time.Minute, MaxAttempts: 100})
+		h := newHeld(t, 0, admin.Lambda{Breaker: admin.Breaker{Failures: 0.5, Window: time.Minute}, BackoffMin: time.Minute, BackoffMax: time.Minute, MaxAttempts: 100})
 		h.setFails(true)
 		h.schedule(50, time.Second, "")
 		h.Advance(30 * time.Minute)
@@ -337,10 +337,10 @@ func TestJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHeld(t, 0)
 			h.schedule(30, 2*time.Hour, "")
-			job, err := h.Client().CreateJob(h.Context(), sdk.JobSpec{Action: sdk.JobCancel, Where: "lambda=x", Pace: pace})
+			job, err := h.Admin().Jobs.Create(h.Context(), admin.JobSpec{Action: admin.JobCancel, Where: "lambda=x", Pace: pace})
 			h.must(err)
 			h.Advance(10 * time.Minute)
-			job, err = h.Client().GetJob(h.Context(), job.ID)
+			job, err = h.Admin().Jobs.Get(h.Context(), job.ID)
 			h.must(err)
 			if job.State != "done" {
 				t.Errorf("%+v", job)
@@ -354,12 +354,12 @@ func TestJobs(t *testing.T) {
 // Tasks that start late, and those that a gate holds for longer than the objective allows, use up its budget.
 func TestObjectives(t *testing.T) {
 	h := newHeld(t, 0)
-	_, err := h.Client().SetObjective(h.Context(), slo.Objective{Lambda: "x", Within: 5 * time.Second, Percent: 50})
+	_, err := h.Admin().Objectives.Set(h.Context(), admin.Objective{Lambda: "x", Within: 5 * time.Second, Percent: 50})
 	h.must(err)
 	want := func(started, good, waiting int64) {
 		t.Helper()
 		h.Advance(2 * time.Minute) // a server stores and reads counts each minute
-		all, err := h.Client().Objectives(h.Context(), "x")
+		all, err := h.Admin().Objectives.List(h.Context(), "x")
 		h.must(err)
 		if len(all) != 1 || all[0].Started != started || all[0].Good != good || all[0].Waiting != waiting {
 			t.Errorf("%+v\nwant %d started, %d of them in time, %d waiting", all, started, good, waiting)
@@ -368,11 +368,11 @@ func TestObjectives(t *testing.T) {
 	h.Advance(2 * time.Minute) // the objective is known
 	h.schedule(6, time.Minute, "")
 	want(6, 6, 0)
-	g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
+	g, err := h.Admin().Gates.Create(h.Context(), admin.Gate{Action: "pause", Lambda: "x", Reason: "r"})
 	h.must(err)
 	h.schedule(4, time.Second, "")
 	want(10, 6, 4)
-	_, err = h.Client().ResumeGate(h.Context(), g.ID, 0)
+	_, err = h.Admin().Gates.Resume(h.Context(), g.ID, admin.GateResumeOptions{})
 	h.must(err)
 	want(10, 6, 0)
 }

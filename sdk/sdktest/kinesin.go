@@ -19,6 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -34,7 +35,7 @@ const seed = 1
 
 // Kinesin is a server in memory and in virtual time. Its methods may be called from any goroutine, except
 // that those which can fail the test have to be called from the goroutine of the test, and that handlers may
-// call only Now, Client and Sleep.
+// call only Now, Client, Admin and Sleep.
 type Kinesin struct {
 	tb    reporter
 	cfg   config
@@ -47,6 +48,7 @@ type Kinesin struct {
 	node      *node.Node
 	transport *inproc.Transport
 	client    *sdk.Client
+	admin     *admin.Client
 	log       *output
 
 	base     context.Context //nolint:containedctx // ended by Close
@@ -167,6 +169,7 @@ func (k *Kinesin) compose() {
 	if err != nil {
 		k.tb.Fatalf("sdktest: make the client: %v", err)
 	}
+	k.admin = admin.New(k.client)
 }
 
 // forever is longer than any test.
@@ -175,14 +178,17 @@ const forever = 100 * 365 * 24 * time.Hour
 // Client returns a client of this server.
 func (k *Kinesin) Client() *sdk.Client { return k.client }
 
+// Admin returns a client of this server for what operators do.
+func (k *Kinesin) Admin() *admin.Client { return k.admin }
+
 // Now returns the virtual time. Give it to code under test instead of time.Now.
 func (k *Kinesin) Now() time.Time { return k.time.Now().Time() }
 
 // Lambda creates a lambda, with one settings value or the server's defaults. It fails the test if the lambda
 // exists with other settings.
-func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo {
+func (k *Kinesin) Lambda(name string, settings ...admin.Lambda) admin.Lambda {
 	k.tb.Helper()
-	var want sdk.LambdaInfo
+	var want admin.Lambda
 	switch len(settings) {
 	case 0:
 	case 1:
@@ -191,7 +197,7 @@ func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo
 		k.tb.Fatalf("sdktest: lambda %s: %d settings, want one at most", name, len(settings))
 	}
 	want.Name = name
-	have, _, err := k.client.CreateLambda(k.base, want)
+	have, _, err := k.admin.Lambdas.Create(k.base, want)
 	if err != nil {
 		k.tb.Fatalf("sdktest: create lambda %s: %v", name, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
@@ -326,20 +327,20 @@ func TestLambdasAreAsOnAServer(t *testing.T) {
 	if _, err := sendMail.Schedule(t.Context(), k.Client(), Mail{}); !errors.Is(err, sdk.ErrUnknownLambda) {
 		t.Errorf("schedule for a lambda that does not exist: %v", err)
 	}
-	if info := k.Lambda("send-mail", sdk.LambdaInfo{MaxAttempts: 3}); info.MaxAttempts != 3 || info.Timeout != 15*time.Minute {
+	if info := k.Lambda("send-mail", admin.Lambda{MaxAttempts: 3}); info.MaxAttempts != 3 || info.Timeout != 15*time.Minute {
 		t.Errorf("%+v", info)
 	}
-	k.Lambda("send-mail", sdk.LambdaInfo{MaxAttempts: 3})
-	if _, _, err := k.Client().CreateLambda(t.Context(), sdk.LambdaInfo{Name: "send-mail", MaxAttempts: 4}); !errors.Is(err, sdk.ErrExists) {
+	k.Lambda("send-mail", admin.Lambda{MaxAttempts: 3})
+	if _, _, err := k.Admin().Lambdas.Create(t.Context(), admin.Lambda{Name: "send-mail", MaxAttempts: 4}); !errors.Is(err, sdk.ErrExists) {
 		t.Errorf("another setting: %v", err)
 	}
 	if _, err := sendMail.Schedule(t.Context(), k.Client(), Mail{}, sdk.In(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Client().DeleteLambda(t.Context(), "send-mail", false); !errors.Is(err, sdk.ErrInUse) {
+	if _, err := k.Admin().Lambdas.Delete(t.Context(), "send-mail", admin.LambdaDeleteOptions{}); !errors.Is(err, sdk.ErrInUse) {
 		t.Errorf("delete with live tasks: %v", err)
 	}
-	if n, err := k.Client().DeleteLambda(t.Context(), "send-mail", true); n != 1 || err != nil {
+	if n, err := k.Admin().Lambdas.Delete(t.Context(), "send-mail", admin.LambdaDeleteOptions{DropTasks: true}); n != 1 || err != nil {
 		t.Errorf("delete: %d, %v", n, err)
 	}
 	k.Advance(day)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
@@ -122,7 +123,7 @@ func TestATraceContextReachesTheHandler(t *testing.T) {
 func TestAWorkerOfADeliverLambdaIsRefused(t *testing.T) {
 	t.Parallel()
 	k := sdktest.New(t)
-	k.Lambda("out", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
+	k.Lambda("out", admin.Lambda{Mode: admin.ModeDeliver})
 	w := sdk.NewWorker(k.Client())
 	w.Register("out", func(context.Context, *sdk.Task[[]byte]) error { return nil })
 	if err := w.Run(t.Context()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no worker runs them") {
@@ -318,7 +319,7 @@ func TestPriorityWeightsAreKept(t *testing.T) {
 	r.k.Advance(0)
 	update := func(weights map[string]int) {
 		t.Helper()
-		got, err := r.k.Client().UpdateLambda(t.Context(), sdk.LambdaInfo{Name: sendMail.Name(), PriorityWeights: weights})
+		got, err := r.k.Admin().Lambdas.Update(t.Context(), admin.Lambda{Name: sendMail.Name(), PriorityWeights: weights})
 		if err != nil || len(weights) == 0 && got.PriorityWeights != nil || len(weights) > 0 && got.PriorityWeights["high"] != weights["high"] {
 			t.Fatalf("weights %v, %v", got.PriorityWeights, err)
 		}

@@ -22,6 +22,7 @@ import (
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/test/harness"
@@ -52,10 +53,10 @@ func TestFlow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	greet := sdk.NewLambda[int]("greet")
-	if err := greet.Ensure(ctx, server, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(server).Lambdas.Ensure(ctx, greet, admin.Lambda{}); err != nil {
 		t.Fatal(err)
 	}
-	key, err := server.InboundKey(ctx)
+	key, err := admin.New(server).InboundKey(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +143,8 @@ func TestFlow(t *testing.T) {
 }
 
 // rejectedBy reads all that a server has set aside.
-func rejectedBy(ctx context.Context, server *sdk.Client) (all []sdk.Rejected, err error) {
-	for one, err := range server.Rejected(ctx) {
+func rejectedBy(ctx context.Context, server *sdk.Client) (all []admin.RejectedMessage, err error) {
+	for one, err := range admin.New(server).Rejected.List(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func TestAClientWithAnotherKeyIsNotHeard(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	key, err := server.InboundKey(ctx)
+	key, err := admin.New(server).InboundKey(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestAClientWithAnotherKeyIsNotHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := mail.Ensure(ctx, server, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(server).Lambdas.Ensure(ctx, mail, admin.Lambda{}); err != nil {
 		t.Fatal(err)
 	}
 	heard, err := mail.Schedule(ctx, client, nil)

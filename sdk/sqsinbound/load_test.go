@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 )
 
@@ -35,10 +36,10 @@ func newLane(tb testing.TB, work bool) *lane {
 	tb.Helper()
 	l := &lane{sqs: fakesqs.New(fakesqs.Config{Seed: 1, Attempts: 5})}
 	l.server = serve(tb, l.sqs, "prod", func(c *sqsbuffer.Config) { c.PollGrace, c.Visibility = -1, time.Second })
-	if err := numbered.Ensure(tb.Context(), l.server, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(l.server).Lambdas.Ensure(tb.Context(), numbered, admin.Lambda{}); err != nil {
 		tb.Fatal(err)
 	}
-	key, err := l.server.InboundKey(tb.Context())
+	key, err := admin.New(l.server).InboundKey(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}

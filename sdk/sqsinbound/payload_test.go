@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 )
 
@@ -45,10 +46,10 @@ func TestPayloadsAreEncodedOnTheWay(t *testing.T) {
 	queues := &recorder{SQS: fakesqs.New(fakesqs.Config{Seed: 1, Attempts: 5})}
 	server := serve(t, queues.SQS, "prod", func(c *sqsbuffer.Config) { c.PollGrace, c.Visibility = -1, time.Second }, sdk.WithPayloadCodec(codec))
 	raw := sdk.NewLambda[[]byte]("raw")
-	if err := raw.Ensure(t.Context(), server, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(server).Lambdas.Ensure(t.Context(), raw, admin.Lambda{}); err != nil {
 		t.Fatal(err)
 	}
-	key, err := server.InboundKey(t.Context())
+	key, err := admin.New(server).InboundKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -80,10 +81,10 @@ func TestFlowOfASender(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	greet := sdk.NewLambda[int]("greet")
-	if err := greet.Ensure(ctx, server, sdk.LambdaInfo{}); err != nil {
+	if err := admin.New(server).Lambdas.Ensure(ctx, greet, admin.Lambda{}); err != nil {
 		t.Fatal(err)
 	}
-	key, err := server.InboundSenderKey(ctx, "shop", "gree*")
+	key, err := admin.New(server).Senders.Key(ctx, "shop", "gree*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestFlowOfASender(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if _, err := server.RevokeInboundSender(ctx, "shop"); err != nil {
+	if _, err := admin.New(server).Senders.Revoke(ctx, "shop"); err != nil {
 		t.Fatal(err)
 	}
 	second, err := greet.Schedule(ctx, direct, 2, sdk.In(time.Hour))
@@ -124,7 +125,7 @@ func TestFlowOfASender(t *testing.T) {
 	if state(second) == "scheduled" || state(first) != "scheduled" {
 		t.Errorf("%s, %s", state(first), state(second))
 	}
-	if senders, err := server.InboundSenders(ctx); err != nil || len(senders) != 1 || senders[0].Revoked.IsZero() || senders[0].Lambdas[0] != "gree*" {
+	if senders, err := admin.New(server).Senders.List(ctx); err != nil || len(senders) != 1 || senders[0].Revoked.IsZero() || senders[0].Lambdas[0] != "gree*" {
 		t.Errorf("%+v, %v", senders, err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -37,7 +37,7 @@ func TestNoMoreRunAtOnceWhateverIsKilled(t *testing.T) {
 func killWhileLimited(t *testing.T, l limited) {
 	t.Helper()
 	s := newSite(t, plan{
-		policy: sdk.LambdaInfo{Shards: 4, LimitKeyConcurrency: l.ofKey, PoisonBound: 100}, ofKey: l.ofKey, atOnce: l.quota,
+		policy: admin.Lambda{Shards: 4, LimitKeyConcurrency: l.ofKey, PoisonBound: 100}, ofKey: l.ofKey, atOnce: l.quota,
 	})
 	for range 2 {
 		s.Serve()

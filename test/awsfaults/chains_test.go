@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -42,7 +43,7 @@ func TestChainsWhileServersAreKilled(t *testing.T) {
 	s.Serve()
 	ctx, stop := context.WithTimeout(t.Context(), harness.SettleMax+time.Minute)
 	defer stop()
-	if _, _, err := s.CreateLambda(ctx, sdk.LambdaInfo{Name: "steps"}); err != nil {
+	if _, _, err := admin.New(s.Client.Client).Lambdas.Create(ctx, admin.Lambda{Name: "steps"}); err != nil {
 		t.Fatal(err)
 	}
 	seen := &stepsSeen{tasks: map[string]map[string]bool{}}

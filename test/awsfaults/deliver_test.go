@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -26,7 +27,7 @@ func TestDeliveringSchedulerKilled(t *testing.T) {
 	kills := harness.Either(8, 2)
 	s := newSite(t, plan{
 		roles: []string{"inbound", "scheduler,dispatcher"}, server: harness.ServerOptions{Args: []string{"--deliver-direct", "0s"}},
-		policy: sdk.LambdaInfo{Name: name, Mode: "deliver", Priorities: []string{"normal"}},
+		policy: admin.Lambda{Name: name, Mode: "deliver", Priorities: []string{"normal"}},
 	})
 	m := newMailbox(s, s.AWS.Prefix+"-"+name+"-normal")
 	spread := time.Duration(kills) * 8 * time.Second

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -21,7 +22,7 @@ func TestAQuotaWhileServersJoinAndLeave(t *testing.T) {
 	rate, phase := harness.Either(100, 20), harness.Either(30*time.Second, 4*time.Second)
 	after := harness.Either(5*time.Second, 2*time.Second) // what counts as during a change
 	first, most, last := harness.Either(3, 2), harness.Either(6, 3), harness.Either(2, 1)
-	s := newSite(t, plan{policy: sdk.LambdaInfo{Shards: 4}})
+	s := newSite(t, plan{policy: admin.Lambda{Shards: 4}})
 	for len(s.Servers) < first {
 		s.Serve()
 	}

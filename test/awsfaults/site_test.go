@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -31,7 +32,7 @@ type plan struct {
 	at     awslocal.Endpoints // those that are empty are shared
 	roles  []string           // of one server each; empty: one server with all
 	server harness.ServerOptions
-	policy sdk.LambdaInfo
+	policy admin.Lambda
 	ofKey  int // how many tasks of a limit key may run at once
 	atOnce int // and how many of all; 0: any number
 }

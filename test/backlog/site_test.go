@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/node"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/pebble"
 	"github.com/kinesin-io/kinesin/task"
@@ -57,7 +58,7 @@ func (s *site) start() {
 // lambda makes a lambda of one partition.
 func (s *site) lambda(name string) {
 	s.t.Helper()
-	s.Lambda(sdk.LambdaInfo{Name: name, Shards: 1, Timeout: 24 * time.Hour})
+	s.Lambda(admin.Lambda{Name: name, Shards: 1, Timeout: 24 * time.Hour})
 }
 
 // work runs a worker until the test is over. Its handler goes on for as long as a task's payload says.

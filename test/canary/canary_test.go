@@ -28,6 +28,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	queuesqs "github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/pebble"
@@ -204,7 +205,7 @@ func (s *site) live(codec sdk.PayloadCodec) {
 		if err := clock.Sleep(ctx, clock.Real(), 10*time.Millisecond); err != nil {
 			s.Fatal("nothing was set aside")
 		}
-		for set, err := range s.Client.Rejected(ctx) {
+		for set, err := range admin.New(s.Client).Rejected.List(ctx) {
 			s.errors.note("%+v %v", set, err)
 			found = true
 		}
@@ -234,7 +235,7 @@ func (s *site) worker(ctx context.Context, read *page) *sdk.Worker {
 		return nil
 	})
 	for _, name := range []string{flaky.Name(), broken.Name(), strict.Name()} {
-		if _, _, err := s.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: name, MaxAttempts: 2, BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond}); err != nil {
+		if _, _, err := admin.New(s.Client).Lambdas.Create(ctx, admin.Lambda{Name: name, MaxAttempts: 2, BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond}); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -276,7 +277,7 @@ func (s *site) schedule(ctx context.Context) (ended, waiting []sdk.ID) {
 // direct returns a client that sends to the inbound queue.
 func (s *site) direct(codec sdk.PayloadCodec) *sqsinbound.Client {
 	s.Helper()
-	key, err := s.Client.InboundKey(s.Context())
+	key, err := admin.New(s.Client).InboundKey(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -17,7 +18,7 @@ func TestWriteUnitsOfChainsAndGroups(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, options{single: true, queued: queued})
-			s.Lambda(sdk.LambdaInfo{Name: "managed"})
+			s.Lambda(admin.Lambda{Name: "managed"})
 			harness.Work(s.Node, "managed", atOnce, sdk.Slots(2*n))
 			of := map[bool]float64{false: 4, true: 5}[queued] // units of a task
 			payload := make([]byte, 100)

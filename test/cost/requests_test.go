@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, options{})
-	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	s.Lambda(admin.Lambda{Name: "managed"})
 	harness.Work(s.Node, "managed", atOnce, sdk.Slots(100))
 	s.Succeed(s.Schedule(sdk.Item{Lambda: "managed"}))
 
@@ -43,7 +44,7 @@ func TestSQSRequestsEndToEnd(t *testing.T) {
 	t.Parallel()
 	const calls, most, triesMax = 1000, 0.65, 2
 	s := newSite(t, options{inbound: true})
-	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	s.Lambda(admin.Lambda{Name: "managed"})
 	harness.Work(s.Node, "managed", atOnce, sdk.Slots(100))
 	s.Succeed(s.Schedule(sdk.Item{Lambda: "managed"}))
 

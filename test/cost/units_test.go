@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -30,9 +30,9 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, options{single: true, queued: queued})
-			s.Lambda(sdk.LambdaInfo{Name: "managed"})
-			s.Lambda(sdk.LambdaInfo{Name: "soon", BackoffMin: time.Second, BackoffMax: time.Second})
-			s.Lambda(sdk.LambdaInfo{Name: "later", BackoffMin: 18 * time.Second, BackoffMax: 18 * time.Second})
+			s.Lambda(admin.Lambda{Name: "managed"})
+			s.Lambda(admin.Lambda{Name: "soon", BackoffMin: time.Second, BackoffMax: time.Second})
+			s.Lambda(admin.Lambda{Name: "later", BackoffMin: 18 * time.Second, BackoffMax: 18 * time.Second})
 			harness.Work(s.Node, "managed", atOnce, sdk.Slots(n))
 			for _, lambda := range []string{"soon", "later"} {
 				harness.Work(s.Node, lambda, failsOnce, sdk.Slots(n))
@@ -104,7 +104,7 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, options{single: true, depth: 64})
-			s.Lambda(sdk.LambdaInfo{Name: "managed", Timeout: time.Hour})
+			s.Lambda(admin.Lambda{Name: "managed", Timeout: time.Hour})
 			c.prepare(t, s)
 			before := s.now()
 			<-time.After(span)
@@ -120,7 +120,7 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 func TestWriteUnitsOfACancel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, options{single: true})
-	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	s.Lambda(admin.Lambda{Name: "managed"})
 	ids := s.Schedule(items(n, sdk.Item{Lambda: "managed", In: time.Hour})...)
 	before := s.quiet(t)
 	for _, id := range ids {
@@ -134,7 +134,7 @@ func TestWriteUnitsOfACancel(t *testing.T) {
 func TestWriteUnitsOfADeliveredTask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, options{single: true})
-	s.Lambda(sdk.LambdaInfo{Name: "deliver", Mode: task.Deliver.String()})
+	s.Lambda(admin.Lambda{Name: "deliver", Mode: admin.ModeDeliver})
 	before := s.quiet(t)
 	ids := s.Schedule(items(n, sdk.Item{Lambda: "deliver", In: 2 * time.Second, Payload: []byte(`{"user":42}`)})...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -151,7 +151,7 @@ func TestHeartbeatsCostByWorker(t *testing.T) {
 	t.Parallel()
 	const runs = 10 * time.Second
 	s := newSite(t, options{single: true})
-	s.Lambda(sdk.LambdaInfo{Name: "long"})
+	s.Lambda(admin.Lambda{Name: "long"})
 	harness.Work(s.Node, "long", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
 		select {
 		case <-time.After(runs):
@@ -178,7 +178,7 @@ func TestReadUnitsOfAnIdlePartition(t *testing.T) {
 	t.Parallel()
 	const span = 32 * time.Second // two windows
 	s := newSite(t, options{single: true})
-	s.Lambda(sdk.LambdaInfo{Name: "idle"})
+	s.Lambda(admin.Lambda{Name: "idle"})
 	s.quiet(t)
 	before := s.now()
 	select {

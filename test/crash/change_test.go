@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -136,7 +137,7 @@ func killWhileChanging(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: "changed"}); err != nil {
+	if _, _, err := admin.New(c).Lambdas.Create(t.Context(), admin.Lambda{Name: "changed"}); err != nil {
 		t.Fatal(err)
 	}
 	scenario, ids, acked := changeCalls[name], make([]sdk.ID, changedEach), make([]bool, changedEach)

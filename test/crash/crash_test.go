@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -36,7 +37,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	kills := killsWanted()
 	s := harness.New(t, harness.Options{Client: []sdk.ClientOption{sdk.WithTries(100)}, Bounds: bounds})
 	s.Serve()
-	s.Lambda(sdk.LambdaInfo{})
+	s.Lambda(admin.Lambda{})
 	for range 2 {
 		s.Worker(harness.WorkerOptions{Lease: 15 * time.Second})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -21,7 +22,7 @@ func TestNoMoreOfAKeyRunAtOnceWhateverIsKilled(t *testing.T) {
 	judged.OfKey = ofKey
 	s := harness.New(t, harness.Options{Client: []sdk.ClientOption{sdk.WithTries(100)}, Bounds: judged})
 	server := s.Serve()
-	s.Lambda(sdk.LambdaInfo{Shards: 4, LimitKeyConcurrency: ofKey, PoisonBound: 100})
+	s.Lambda(admin.Lambda{Shards: 4, LimitKeyConcurrency: ofKey, PoisonBound: 100})
 	for range 2 {
 		s.Worker(harness.WorkerOptions{Slots: 100, Lease: 15 * time.Second})
 	}

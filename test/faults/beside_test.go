@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -17,7 +17,7 @@ const takeoverMax = time.Second
 // lease.
 func TestWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: matched}, sdk.LambdaInfo{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched}, admin.Lambda{})
 	const slots = 10
 	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: 15 * time.Second})
 	warm(s)
@@ -43,7 +43,7 @@ func TestWorkerBesideKilled(t *testing.T) {
 // start elsewhere, which the checker sees to.
 func TestCommandWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{})
 	w := commandWorker(s)
 	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 4000}})...)
 	begun := starts(s, tasks)
@@ -63,7 +63,7 @@ func TestCommandWorkerBesideKilled(t *testing.T) {
 // is over.
 func TestWorkerBesideStopped(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{})
 	const slots = 4
 	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)

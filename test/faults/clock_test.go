@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -94,7 +95,7 @@ func TestServerClockStepped(t *testing.T) {
 func serverClock(t *testing.T, figure string, fault func(s *harness.Site, c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, sdk.LambdaInfo{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, admin.Lambda{})
 	worker, tasks, begun := busy(s, harness.WorkerOptions{})
 	fault(s, c)
 	spared(s, worker, lease())
@@ -143,7 +144,7 @@ func TestWorkerClockStepped(t *testing.T) {
 func workerClock(t *testing.T, fault func(c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	s := newSite(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, admin.Lambda{})
 	worker, tasks, _ := busy(s, harness.WorkerOptions{Clock: c})
 	fault(c)
 	spared(s, worker, 2*lease())

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -24,7 +24,7 @@ func commandWorker(s *harness.Site) *harness.Worker {
 // `kinesin worker` is killed: the process groups of its commands die with it, at once.
 func TestCommandWorkerKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, admin.Lambda{})
 	w := commandWorker(s)
 	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
 	begun := starts(s, tasks)
@@ -43,7 +43,7 @@ func TestCommandWorkerKilled(t *testing.T) {
 // `kinesin worker` is stopped past its lease: its commands are killed before their tasks start elsewhere.
 func TestCommandWorkerStopped(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	w := commandWorker(s)
 	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
 	begun := starts(s, tasks)
@@ -67,7 +67,7 @@ func TestCommandWorkerStopped(t *testing.T) {
 // killed and the tasks start elsewhere.
 func TestCommandWorkerTerminated(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
+	s := newSite(t, queued, admin.Lambda{MaxAttempts: 1})
 	w := commandWorker(s)
 	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
 	begun := starts(s, tasks)

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // A group is added to, runs and ends while its server is killed again and again.
 func TestAGroupWhoseServerIsKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	kills := 0
 	s.Grouped(harness.Either(10_000, 2000), func() {
 		time.Sleep(time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -19,7 +20,7 @@ import (
 // success, its failure and its heartbeat, and nothing of the task changes.
 func TestLateReportsAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, admin.Lambda{})
 	ctx, cancel := context.WithTimeout(t.Context(), harness.SettleMax)
 	defer cancel()
 	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, s.Servers[0].URL, api.ClientOptions()...)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -22,25 +23,25 @@ const (
 // it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	poisoned(newSite(t, matched, sdk.LambdaInfo{}), "poison", 1, 2)
+	poisoned(newSite(t, matched, admin.Lambda{}), "poison", 1, 2)
 }
 
 // Several such tasks start in one process at once.
 func TestPoisons(t *testing.T) {
 	t.Parallel()
-	poisoned(newSite(t, queued, sdk.LambdaInfo{}), "poisons", 3, 2)
+	poisoned(newSite(t, queued, admin.Lambda{}), "poisons", 3, 2)
 }
 
 // There is only one process.
 func TestPoisonInTheOnlyProcess(t *testing.T) {
 	t.Parallel()
-	poisoned(newSite(t, matched, sdk.LambdaInfo{}), "poison_alone", 1, 1)
+	poisoned(newSite(t, matched, admin.Lambda{}), "poison_alone", 1, 1)
 }
 
 // The server sees that the processes have ended, and waits for no lease.
 func TestPoisonBeside(t *testing.T) {
 	t.Parallel()
-	poisoned(newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{}), "poison_beside", 1, 2)
+	poisoned(newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{}), "poison_beside", 1, 2)
 }
 
 // poisoned runs poisons among innocents, in processes that are started again when they die, while
@@ -154,7 +155,7 @@ func judgeInnocents(s *harness.Site, name string, tasks, fresh []sdk.TaskInfo, h
 func TestPoisonsThatKeepArriving(t *testing.T) {
 	t.Parallel()
 	const poisons, every, processes = 6, 2500 * time.Millisecond, 2
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	var wanted []harness.Wanted
 	for i := range poisons {
 		wanted = append(wanted, harness.Wanted{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -17,7 +18,7 @@ import (
 // back by themselves.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	for range 2 {
 		s.Worker(harness.WorkerOptions{Slots: 10, Lease: 15 * time.Second})
 	}
@@ -85,7 +86,7 @@ func scheduling(s *harness.Site) func() []sdk.ID {
 // their tasks run again once the server is back.
 func TestServerAwayLongerThanALease(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, admin.Lambda{})
 	const slots = 4
 	for range 2 {
 		s.Supervise(harness.WorkerOptions{Slots: slots})
@@ -113,7 +114,7 @@ func TestServerAwayLongerThanALease(t *testing.T) {
 // meanwhile: what they came to is kept until the server is back, and none of them runs again.
 func TestServerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	const all, slots, workers = 200, 10, 2
 	for range workers {
 		s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -36,12 +37,12 @@ const (
 )
 
 // newSite has a server that knows by their leases alone that workers are lost.
-func newSite(t *testing.T, queued bool, lambda sdk.LambdaInfo) *harness.Site {
+func newSite(t *testing.T, queued bool, lambda admin.Lambda) *harness.Site {
 	t.Helper()
 	return newSiteOf(t, harness.ServerOptions{Queued: queued, LeasesOnly: true}, lambda)
 }
 
-func newSiteOf(t *testing.T, o harness.ServerOptions, lambda sdk.LambdaInfo) *harness.Site {
+func newSiteOf(t *testing.T, o harness.ServerOptions, lambda admin.Lambda) *harness.Site {
 	t.Helper()
 	s := harness.New(t, harness.Options{Server: o, Bounds: bounds})
 	s.Serve()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
@@ -15,7 +16,7 @@ import (
 // the lease and a second, and nothing else is repeated.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	const slots = 10
 	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)
@@ -47,7 +48,7 @@ func TestWorkerKilled(t *testing.T) {
 // before they do anything more, and what it reports late changes nothing.
 func TestWorkerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, admin.Lambda{})
 	const slots = 8
 	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)
@@ -100,7 +101,7 @@ func effectsAfterTakeover(s *harness.Site, pid int) int {
 // no time and no attempt.
 func TestWorkerTerminatedObeying(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{MaxAttempts: 1})
+	s := newSite(t, matched, admin.Lambda{MaxAttempts: 1})
 	const slots = 5
 	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	warm(s)
@@ -124,7 +125,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 // Handlers that do not obey are left behind: their tasks are given back at the deadline and the process ends.
 func TestWorkerTerminatedIgnoring(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
+	s := newSite(t, queued, admin.Lambda{MaxAttempts: 1})
 	const slots = 3
 	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	warm(s)
@@ -142,7 +143,7 @@ func TestWorkerTerminatedIgnoring(t *testing.T) {
 // Thousands of tasks fall due while no worker is there. One that comes drains them as fast as its slots go.
 func TestBacklogWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, admin.Lambda{})
 	const tasks = 5000
 	away := harness.Either(time.Minute, 5*time.Second)
 	due := time.Now().Add(time.Second)

@@ -106,7 +106,7 @@ func TestRegistrations(t *testing.T) {
 
 // TestDeclarations keeps what the packages of the SDK declare.
 func TestDeclarations(t *testing.T) {
-	for _, dir := range []string{"sdk", "sdk/blobs", "sdk/blobs/s3blobs", "sdk/sdktest", "sdk/slo", "sdk/sqsinbound"} {
+	for _, dir := range []string{"sdk", "sdk/admin", "sdk/blobs", "sdk/blobs/s3blobs", "sdk/sdktest", "sdk/sqsinbound"} {
 		golden(t, strings.ReplaceAll(dir, "/", "-")+".decl", declarations(t, filepath.Join("..", "..", dir)))
 	}
 }

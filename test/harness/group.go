@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // groupBatch is how many members one call adds to a group.
@@ -21,7 +22,7 @@ func (s *Site) Grouped(members int, hurt func()) {
 	ctx, cancel := context.WithTimeout(s.T.Context(), 2*SettleMax)
 	defer cancel()
 	for _, name := range []string{"part", "whole"} {
-		if _, _, err := s.CreateLambda(ctx, sdk.LambdaInfo{Name: name, MaxAttempts: 100, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second}); err != nil {
+		if _, _, err := admin.New(s.Client.Client).Lambdas.Create(ctx, admin.Lambda{Name: name, MaxAttempts: 100, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second}); err != nil {
 			s.T.Fatal(err)
 		}
 	}

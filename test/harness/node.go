@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -97,10 +98,10 @@ func Log(tb testing.TB) *slog.Logger {
 }
 
 // Lambda creates a lambda of one priority.
-func (n *Node) Lambda(l sdk.LambdaInfo) {
+func (n *Node) Lambda(l admin.Lambda) {
 	n.tb.Helper()
 	l.Priorities = []string{"normal"}
-	if _, _, err := n.Client.CreateLambda(n.tb.Context(), l); err != nil {
+	if _, _, err := admin.New(n.Client).Lambdas.Create(n.tb.Context(), l); err != nil {
 		n.tb.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
@@ -65,7 +66,7 @@ func (s *Site) Serve(args ...string) *Server {
 
 // Lambda creates the lambda on which the client schedules and for which workers run. It is named work and its
 // tasks are tried again within a second, unless it says otherwise.
-func (s *Site) Lambda(l sdk.LambdaInfo) {
+func (s *Site) Lambda(l admin.Lambda) {
 	s.T.Helper()
 	l.Name = cmp.Or(l.Name, "work")
 	if l.Mode == "" && l.BackoffMin == 0 {
@@ -74,7 +75,7 @@ func (s *Site) Lambda(l sdk.LambdaInfo) {
 	s.lambda, s.Client = l.Name, s.At(s.Servers[0])
 	ctx, cancel := s.within()
 	defer cancel()
-	if _, _, err := s.CreateLambda(ctx, l); err != nil {
+	if _, _, err := admin.New(s.Client.Client).Lambdas.Create(ctx, l); err != nil {
 		s.T.Fatal(err)
 	}
 }

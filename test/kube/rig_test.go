@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/kubelocal"
 	"github.com/kinesin-io/kinesin/internal/loopback"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/kubelet"
 )
@@ -70,7 +71,7 @@ func newRig(t *testing.T, p plan) *rig {
 	t.Helper()
 	r := newCluster(t, p)
 	r.Serve("--roles", "inbound,hsc")
-	r.Lambda(sdk.LambdaInfo{Shards: shards})
+	r.Lambda(admin.Lambda{Shards: shards})
 	r.install()
 	r.await(p.replicas)
 	for range 2 {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/slo"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // The lambdas that something is wrong with.
@@ -138,20 +138,20 @@ func usual(i, tasks int, now time.Time) sdk.Item {
 
 func configure(ctx context.Context, client *sdk.Client) error {
 	for _, name := range append([]string{Noisy, Paused, Poison, Burning, Failing, Nightly}, ordinary...) {
-		info := sdk.LambdaInfo{Name: name, MaxAttempts: 3, BackoffMin: time.Second, BackoffMax: 10 * time.Second, Retention: 7 * 24 * time.Hour}
-		if _, _, err := client.CreateLambda(ctx, info); err != nil {
+		info := admin.Lambda{Name: name, MaxAttempts: 3, BackoffMin: time.Second, BackoffMax: 10 * time.Second, Retention: 7 * 24 * time.Hour}
+		if _, _, err := admin.New(client).Lambdas.Create(ctx, info); err != nil {
 			return fmt.Errorf("create lambda %s: %w", name, err)
 		}
 	}
 	for _, lambda := range []string{Burning, "mail", "invoice", "sms"} {
-		if _, err := client.SetObjective(ctx, slo.Objective{Lambda: lambda, Within: 5 * time.Second, Percent: 99}); err != nil {
+		if _, err := admin.New(client).Objectives.Set(ctx, admin.Objective{Lambda: lambda, Within: 5 * time.Second, Percent: 99}); err != nil {
 			return fmt.Errorf("set the objective of %s: %w", lambda, err)
 		}
 	}
-	if _, err := client.SetQuota(ctx, sdk.Quota{Lambda: Burning, Rate: 20}); err != nil {
+	if _, err := admin.New(client).Quotas.Set(ctx, admin.Quota{Lambda: Burning, Rate: 20}); err != nil {
 		return fmt.Errorf("set the quota of %s: %w", Burning, err)
 	}
-	if _, err := client.SetGate(ctx, sdk.Gate{Action: sdk.GatePause, Lambda: Paused, Reason: "the image service is being moved"}); err != nil {
+	if _, err := admin.New(client).Gates.Create(ctx, admin.Gate{Action: admin.GatePause, Lambda: Paused, Reason: "the image service is being moved"}); err != nil {
 		return fmt.Errorf("pause %s: %w", Paused, err)
 	}
 	return nil

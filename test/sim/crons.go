@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // cronLambda is the one of the occurrences of a cron.
@@ -20,7 +21,7 @@ const cronLambda = "ticks"
 // Ticks is a cron that fires while the faults are there, and how it is changed meanwhile.
 type Ticks struct {
 	Every   int // seconds
-	Overlap string
+	Overlap admin.Overlap
 	Takes   time.Duration
 	Changes []TickChange `json:",omitempty"`
 	// Backfills are when what has passed by then is backfilled.
@@ -41,7 +42,7 @@ func ticksOf(seed uint64, span time.Duration) *Ticks {
 		return nil
 	}
 	t := &Ticks{
-		Every: 1 + r.IntN(9), Overlap: []string{"allow", "skip", "queue", "cancel"}[r.IntN(4)], Takes: time.Duration(r.IntN(4000)) * time.Millisecond,
+		Every: 1 + r.IntN(9), Overlap: []admin.Overlap{admin.OverlapAllow, admin.OverlapSkip, admin.OverlapQueue, admin.OverlapCancel}[r.IntN(4)], Takes: time.Duration(r.IntN(4000)) * time.Millisecond,
 	}
 	for range r.IntN(3) {
 		t.Changes = append(t.Changes, TickChange{
@@ -83,13 +84,13 @@ func (w *world) openTicks(c *client) *ticks {
 		return t
 	}
 	w.insist(func() error {
-		_, _, err := c.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{Name: cronLambda, Timeout: time.Hour, MaxAttempts: 1000, PoisonBound: 1000, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		_, _, err := admin.New(c.sdk).Lambdas.Create(w.ctx, admin.Lambda{Name: cronLambda, Timeout: time.Hour, MaxAttempts: 1000, PoisonBound: 1000, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		return err
 	})
 	now := time.Now()
 	t.first = now.Truncate(time.Second)
 	w.insist(func() error {
-		_, _, err := c.sdk.CreateCron(w.ctx, sdk.Cron{
+		_, _, err := admin.New(c.sdk).Crons.Create(w.ctx, admin.Cron{
 			Name: "ticks", Lambda: cronLambda, Schedule: fmt.Sprintf("@every %ds", t.plan.Every), Overlap: t.plan.Overlap,
 			CatchUp: "all", CatchUpMax: 100_000, CatchUpWithin: 300 * 24 * time.Hour, Start: t.first, End: now.Add(w.plan.Heal + 10*time.Second).Truncate(time.Second),
 		})
@@ -118,10 +119,10 @@ func (t *ticks) change(c *client) {
 		time.Sleep(time.Until(began.Add(change.At)))
 		if change.Every > 0 {
 			t.w.insist(func() error {
-				cron, err := c.sdk.Cron(t.w.ctx, "ticks")
+				cron, err := admin.New(c.sdk).Crons.Get(t.w.ctx, "ticks")
 				if err == nil && cron.Pause == nil {
 					cron.Schedule = fmt.Sprintf("@every %ds", change.Every)
-					_, err = c.sdk.UpdateCron(t.w.ctx, cron)
+					_, err = admin.New(c.sdk).Crons.Update(t.w.ctx, cron)
 				}
 				return err
 			})
@@ -133,12 +134,12 @@ func (t *ticks) change(c *client) {
 			until = time.Now().Add(change.For + time.Minute) // in case that nobody resumes it
 		}
 		t.w.insist(func() error {
-			_, err := c.sdk.PauseCron(t.w.ctx, "ticks", "simulated", until)
+			_, err := admin.New(c.sdk).Crons.Pause(t.w.ctx, "ticks", "simulated", admin.CronPauseOptions{Until: until})
 			return err
 		})
 		time.Sleep(change.For)
 		t.w.insist(func() error {
-			_, err := c.sdk.ResumeCron(t.w.ctx, "ticks")
+			_, err := admin.New(c.sdk).Crons.Resume(t.w.ctx, "ticks")
 			return err
 		})
 		t.w.saw("cron paused")
@@ -150,7 +151,7 @@ func (t *ticks) backfill(c *client, after time.Duration) {
 	time.Sleep(after)
 	to := time.Now()
 	t.w.insist(func() error {
-		job, err := c.sdk.CreateJob(t.w.ctx, sdk.JobSpec{Action: sdk.JobBackfill, Cron: "ticks", From: t.first, To: to})
+		job, err := admin.New(c.sdk).Jobs.Create(t.w.ctx, admin.JobSpec{Action: admin.JobBackfill, Cron: "ticks", From: t.first, To: to})
 		if err == nil {
 			t.mu.Lock()
 			t.jobs[job.ID] = to
@@ -170,7 +171,7 @@ func (t *ticks) backfills() map[string]time.Time {
 // filling is how many backfills have not ended.
 func (t *ticks) filling(c *client) (live int) {
 	for id := range t.backfills() {
-		if job, err := c.sdk.GetJob(t.w.ctx, id); err != nil || !job.State.IsEnd() {
+		if job, err := admin.New(c.sdk).Jobs.Get(t.w.ctx, id); err != nil || !job.State.IsEnd() {
 			live++
 		}
 	}
@@ -181,16 +182,16 @@ func (t *ticks) filling(c *client) (live int) {
 // meanwhile.
 func (t *ticks) judgeBackfills(c *client) {
 	for id, to := range t.backfills() {
-		var job sdk.Job
+		var job admin.Job
 		t.w.insist(func() (err error) {
-			job, err = c.sdk.GetJob(t.w.ctx, id)
+			job, err = admin.New(c.sdk).Jobs.Get(t.w.ctx, id)
 			return err
 		})
 		t.w.saw("backfill " + string(job.State))
 		if len(t.plan.Changes) > 0 {
 			continue
 		}
-		if job.State != sdk.JobDone {
+		if job.State != admin.JobDone {
 			t.w.breach("I19: backfill %s is %s: %s", id, job.State, job.Problem)
 		}
 		for at := t.first; at.Before(to); at = at.Add(time.Duration(t.plan.Every) * time.Second) {
@@ -234,7 +235,7 @@ func (t *ticks) pending(c *client) (live int) {
 	if t.plan == nil {
 		return 0
 	}
-	cron, err := c.sdk.Cron(t.w.ctx, "ticks")
+	cron, err := admin.New(c.sdk).Crons.Get(t.w.ctx, "ticks")
 	if err != nil {
 		return 1
 	}
@@ -251,10 +252,10 @@ func (t *ticks) pending(c *client) (live int) {
 }
 
 // history reads what became of all nominal times until end, a page of the answer's bound at a time.
-func (t *ticks) history(c *client, end time.Time) (all []sdk.CronOccurrence, err error) {
+func (t *ticks) history(c *client, end time.Time) (all []admin.CronOccurrence, err error) {
 	const page = 1000
 	for {
-		next, err := c.sdk.CronHistory(t.w.ctx, "ticks", time.Time{}, end, page)
+		next, err := admin.New(c.sdk).Crons.History(t.w.ctx, "ticks", admin.CronHistoryOptions{To: end, Limit: page})
 		if err != nil {
 			return nil, err
 		}
@@ -273,10 +274,10 @@ func (t *ticks) judge() {
 		return
 	}
 	c := t.w.client(4)
-	var all []sdk.CronOccurrence
+	var all []admin.CronOccurrence
 	var end time.Time
 	t.w.insist(func() error {
-		cron, err := c.sdk.Cron(t.w.ctx, "ticks")
+		cron, err := admin.New(c.sdk).Crons.Get(t.w.ctx, "ticks")
 		if err == nil {
 			end = cron.End
 			all, err = t.history(c, end)
@@ -308,7 +309,7 @@ func (t *ticks) judge() {
 		default:
 			t.w.breach("I19: occurrence %d of revision %d: %s %s", at, o.Revision, o.Outcome, o.Reason)
 		}
-		t.w.saw("occurrence " + o.Outcome)
+		t.w.saw("occurrence " + string(o.Outcome))
 	}
 	if t.w.plan.stepsBack()+t.w.plan.stepsForward() > 0 {
 		return // a server may not see that another revision is in charge

@@ -15,6 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
@@ -42,7 +43,7 @@ func (w *world) openDrafts(setup *client) *drafts {
 		return d
 	}
 	for w.ctx.Err() == nil {
-		_, _, err := setup.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{
+		_, _, err := admin.New(setup.sdk).Lambdas.Create(w.ctx, admin.Lambda{
 			Name: draftLambda, Timeout: time.Hour, Shards: 1, MaxAttempts: attemptsMax, BackoffMin: time.Second, BackoffMax: 3 * time.Second, KeyRetention: 100 * time.Hour,
 		})
 		if err == nil {

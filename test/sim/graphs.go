@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // graphLambda is the one of all tasks of chains and groups.
@@ -157,7 +158,7 @@ func (w *world) openGraphs(c *client) *graphs {
 	}
 	g.chains, g.groups, g.ends = make([]chainRun, len(g.plan.Chains)), make([]string, len(g.plan.Groups)), make([]*sdk.GroupEnd, len(g.plan.Groups))
 	_ = g.try(func() error {
-		_, _, err := c.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{Name: graphLambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: 1000, PoisonBound: 1000, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		_, _, err := admin.New(c.sdk).Lambdas.Create(w.ctx, admin.Lambda{Name: graphLambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: 1000, PoisonBound: 1000, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		return err
 	})
 	return g
@@ -231,23 +232,23 @@ func (g *graphs) chain(c *client, i int) {
 		g.chains[i].over = true
 	}()
 	time.Sleep(p.After)
-	change := func(what string, call func(context.Context, sdk.ID) (sdk.ChainChange, error)) {
+	change := func(what string, call func(context.Context, sdk.ID) (admin.ChainChange, error)) {
 		if g.try(func() error { _, err := call(g.w.ctx, r.ID); return err }) == nil {
 			g.w.saw("chain " + what)
 		}
 	}
 	switch p.Do {
 	case "cancel":
-		change("cancelled", c.sdk.CancelChain)
+		change("cancelled", admin.New(c.sdk).Chains.Cancel)
 	case "pause":
-		change("paused", c.sdk.PauseChain)
+		change("paused", admin.New(c.sdk).Chains.Pause)
 		time.Sleep(p.For)
-		change("resumed", c.sdk.ResumeChain)
+		change("resumed", admin.New(c.sdk).Chains.Resume)
 	case "redrive":
 		g.mu.Lock()
 		g.redriven[i] = true
 		g.mu.Unlock()
-		change("redriven", c.sdk.RedriveChain)
+		change("redriven", admin.New(c.sdk).Chains.Redrive)
 	}
 }
 

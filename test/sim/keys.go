@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 	"github.com/kinesin-io/kinesin/test/checker"
@@ -136,7 +136,7 @@ type faultTime struct {
 }
 
 // info are the settings of a lambda that a brake changes.
-func (b *Brake) info(into sdk.LambdaInfo) sdk.LambdaInfo {
+func (b *Brake) info(into admin.Lambda) admin.Lambda {
 	into.LimitKeyConcurrency, into.LimitKeyRate, into.RetryShare = b.AtOnce, b.Rate, b.Share
 	return into
 }
@@ -181,7 +181,7 @@ func (w *world) changeBrakes(c *client) {
 		w.mu.Unlock()
 		for w.ctx.Err() == nil {
 			ctx, stop := context.WithTimeout(w.ctx, callWithin)
-			_, err := c.sdk.UpdateLambda(ctx, one.info(sdk.LambdaInfo{Name: lambda}))
+			_, err := admin.New(c.sdk).Lambdas.Update(ctx, one.info(admin.Lambda{Name: lambda}))
 			stop()
 			w.trace.note("operator", "limits by key %+v: %v", *one, err)
 			if err == nil {

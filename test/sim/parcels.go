@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // Parcel is a task of a deliver lambda: it is put on the queue of a consumer who knows nothing of Kinesin.
@@ -72,7 +73,7 @@ func (w *world) openMailbox(setup *client) *mailbox {
 		return m
 	}
 	for w.ctx.Err() == nil {
-		if _, _, err := setup.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{Name: post, Mode: sdk.ModeDeliver}); err == nil {
+		if _, _, err := admin.New(setup.sdk).Lambdas.Create(w.ctx, admin.Lambda{Name: post, Mode: admin.ModeDeliver}); err == nil {
 			break
 		}
 		time.Sleep(time.Second)

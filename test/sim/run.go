@@ -16,6 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -82,7 +83,7 @@ func (w *world) live() {
 	}
 	setup := w.client(0)
 	for w.ctx.Err() == nil {
-		_, _, err := setup.sdk.CreateLambda(w.ctx, w.plan.Brakes.First.info(sdk.LambdaInfo{
+		_, _, err := admin.New(setup.sdk).Lambdas.Create(w.ctx, w.plan.Brakes.First.info(admin.Lambda{
 			Name: lambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: attemptsMax, BackoffMin: time.Second, BackoffMax: 3 * time.Second,
 		}))
 		if err == nil {

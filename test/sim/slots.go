@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -45,7 +45,7 @@ func (w *world) openSlots(setup *client) {
 		return
 	}
 	for w.ctx.Err() == nil {
-		_, err := setup.sdk.SetQuota(w.ctx, sdk.Quota{Lambda: lambda, Priority: c.Class, Concurrency: c.Count})
+		_, err := admin.New(setup.sdk).Quotas.Set(w.ctx, admin.Quota{Lambda: lambda, Priority: c.Class, Concurrency: c.Count})
 		s := w.any()
 		if err == nil && s != nil && w.knowSlots(s) {
 			return

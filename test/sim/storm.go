@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
@@ -225,7 +225,7 @@ func (w *world) grow() {
 	ctx, cancel := context.WithTimeout(w.ctx, callWithin)
 	defer cancel()
 	c := w.client(4)
-	if _, err := c.sdk.UpdateLambda(ctx, sdk.LambdaInfo{Name: lambda, Shards: w.plan.Shards + 2}); err == nil {
+	if _, err := admin.New(c.sdk).Lambdas.Update(ctx, admin.Lambda{Name: lambda, Shards: w.plan.Shards + 2}); err == nil {
 		w.saw(string(GrowShards))
 	}
 }

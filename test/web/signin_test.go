@@ -12,6 +12,7 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -42,7 +43,7 @@ issuers: [{url: "ISSUER", audience: kinesin}]
 	s := start(t, server.Config{AuthTokenFile: tokens, PolicyFile: policy, ConsoleOIDC: server.ConsoleOIDC{
 		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: secret, Scopes: []string{"email", "groups"},
 	}}, sdk.WithTokenFile(tokens))
-	s.lambda(t, "mail", sdk.LambdaInfo{})
+	s.lambda(t, "mail", admin.Lambda{})
 	b := open(t, s.url)
 	b.elsewhere = m.Issuer()
 
@@ -92,7 +93,7 @@ func TestPagesThatAreNotStreamed(t *testing.T) {
 		t.Skip("runs a browser")
 	}
 	s := start(t, server.Config{})
-	s.lambda(t, "mail", sdk.LambdaInfo{})
+	s.lambda(t, "mail", admin.Lambda{})
 	b := open(t, s.url)
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument("window.EventSource = undefined").Do(ctx)

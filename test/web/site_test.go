@@ -14,6 +14,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -56,9 +57,9 @@ func start(t *testing.T, c server.Config, options ...sdk.ClientOption) *site {
 	return &site{url: s.URL(), client: client, ids: map[string]string{}, dir: c.DataDir}
 }
 
-func (s *site) lambda(t *testing.T, name string, info sdk.LambdaInfo) {
+func (s *site) lambda(t *testing.T, name string, info admin.Lambda) {
 	t.Helper()
-	if err := sdk.NewLambda[[]byte](name).Ensure(t.Context(), s.client, info); err != nil {
+	if err := admin.New(s.client).Lambdas.Ensure(t.Context(), sdk.NewLambda[[]byte](name), info); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -81,7 +82,7 @@ func (s *site) schedule(t *testing.T, items ...sdk.Item) (ids []string) {
 // fill makes the tasks, and a worker that runs them.
 func (s *site) fill(t *testing.T) {
 	t.Helper()
-	quick := sdk.LambdaInfo{MaxAttempts: 2, BackoffMin: 20 * time.Millisecond, BackoffMax: 40 * time.Millisecond}
+	quick := admin.Lambda{MaxAttempts: 2, BackoffMin: 20 * time.Millisecond, BackoffMax: 40 * time.Millisecond}
 	for _, name := range []string{"mail", "invoice", "thumbnail", "report", "webhook"} {
 		s.lambda(t, name, quick)
 	}
@@ -128,18 +129,18 @@ func (s *site) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ids["member"] = string(members[1])
-	for _, c := range []sdk.Cron{
+	for _, c := range []admin.Cron{
 		{Name: "nightly-report", Lambda: "report", Schedule: "0 2 * * *", Zone: "Europe/Paris", Payload: []byte(`{"day":"{{nominal}}"}`)},
 		{Name: "sync", Lambda: "webhook", Schedule: "*/20 * * * *", Payload: []byte("{}")},
 	} {
-		if _, _, err := s.client.CreateCron(t.Context(), c); err != nil {
+		if _, _, err := admin.New(s.client).Crons.Create(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.client.SetGate(t.Context(), sdk.Gate{Action: sdk.GatePause, Lambda: "thumbnail", Reason: "image service is being updated", Until: time.Now().Add(2 * time.Hour)}); err != nil {
+	if _, err := admin.New(s.client).Gates.Create(t.Context(), admin.Gate{Action: admin.GatePause, Lambda: "thumbnail", Reason: "image service is being updated", Until: time.Now().Add(2 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.SetQuota(t.Context(), sdk.Quota{Lambda: "webhook", Rate: 500}); err != nil {
+	if _, err := admin.New(s.client).Quotas.Set(t.Context(), admin.Quota{Lambda: "webhook", Rate: 500}); err != nil {
 		t.Fatal(err)
 	}
 	runtest.Eventually(t, 30*time.Second, "dead", func() bool {

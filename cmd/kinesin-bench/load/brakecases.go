@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -40,7 +41,7 @@ func (b *brake) highBehindLow(ctx context.Context) error {
 	low := group{0, n, sdk.Item{Lambda: b.Lambda, Priority: "low"}}
 	high := group{n, n + highMax, sdk.Item{Lambda: b.Lambda, Priority: "high"}}
 	b.seen = newRecord(high.to)
-	if err := b.create(ctx, sdk.LambdaInfo{Name: b.Lambda, Priorities: []string{"high", "low"}}); err != nil {
+	if err := b.create(ctx, admin.Lambda{Name: b.Lambda, Priorities: []string{"high", "low"}}); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -88,7 +89,7 @@ func (b *brake) share(ctx context.Context, weights map[string]int) error {
 	high := group{0, n, sdk.Item{Lambda: b.Lambda, Priority: "high"}}
 	low := group{n, 2 * n, sdk.Item{Lambda: b.Lambda, Priority: "low"}}
 	b.seen = newRecord(low.to)
-	if err := b.create(ctx, sdk.LambdaInfo{Name: b.Lambda, Priorities: []string{"high", "low"}, PriorityWeights: weights}); err != nil {
+	if err := b.create(ctx, admin.Lambda{Name: b.Lambda, Priorities: []string{"high", "low"}, PriorityWeights: weights}); err != nil {
 		return err
 	}
 	due := b.due(2 * n)
@@ -114,13 +115,13 @@ func (b *brake) pause(ctx context.Context) error {
 	m := max(1, b.Tasks/othersShare)
 	held := group{0, b.Tasks, sdk.Item{Lambda: b.Lambda, Collection: "held"}}
 	b.seen = newRecord(held.to + 2*waves*m)
-	var gate sdk.Gate
+	var gate admin.Gate
 	for _, name := range []string{free, b.Lambda} {
-		if err := b.create(ctx, sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}}); err != nil {
+		if err := b.create(ctx, admin.Lambda{Name: name, Priorities: []string{"normal"}}); err != nil {
 			return err
 		}
 		var err error
-		if gate, err = b.Client.SetGate(ctx, sdk.Gate{Action: sdk.GatePause, Lambda: name, Collection: "held", Reason: brakeReason}); err != nil {
+		if gate, err = admin.New(b.Client).Gates.Create(ctx, admin.Gate{Action: admin.GatePause, Lambda: name, Collection: "held", Reason: brakeReason}); err != nil {
 			return err
 		}
 	}
@@ -172,7 +173,7 @@ func (b *brake) pause(ctx context.Context) error {
 // resume lets a gate's tasks go at the pace.
 func (b *brake) resume(ctx context.Context, gate string, held group) error {
 	resumed := time.Now()
-	if _, err := b.Client.ResumeGate(ctx, gate, b.Pace); err != nil {
+	if _, err := admin.New(b.Client).Gates.Resume(ctx, gate, admin.GateResumeOptions{Pace: b.Pace}); err != nil {
 		return err
 	}
 	lasts := min(b.Duration, time.Duration(float64(held.size())/float64(b.Pace)*float64(time.Second))).Truncate(time.Second)
@@ -204,10 +205,10 @@ func (b *brake) drop(ctx context.Context) error {
 	bad := group{0, max(1, b.Tasks/2), sdk.Item{Lambda: b.Lambda, Collection: "bad"}}
 	others := group{bad.to, bad.to + b.Tasks, sdk.Item{Lambda: b.Lambda, Collection: "others"}}
 	b.seen = newRecord(others.to)
-	if err := b.create(ctx, sdk.LambdaInfo{Name: b.Lambda, Priorities: []string{"normal"}}); err != nil {
+	if err := b.create(ctx, admin.Lambda{Name: b.Lambda, Priorities: []string{"normal"}}); err != nil {
 		return err
 	}
-	gate, err := b.Client.SetGate(ctx, sdk.Gate{Action: sdk.GateDrop, Lambda: b.Lambda, Collection: "bad", Reason: brakeReason})
+	gate, err := admin.New(b.Client).Gates.Create(ctx, admin.Gate{Action: admin.GateDrop, Lambda: b.Lambda, Collection: "bad", Reason: brakeReason})
 	if err != nil {
 		return err
 	}
@@ -272,7 +273,7 @@ func (b *brake) noWorkers(ctx context.Context) error {
 	n := max(1, b.Tasks/10)
 	all := group{0, n, sdk.Item{Lambda: b.Lambda}}
 	b.seen = newRecord(n)
-	if err := b.create(ctx, sdk.LambdaInfo{Name: b.Lambda, Priorities: []string{"normal"}}); err != nil {
+	if err := b.create(ctx, admin.Lambda{Name: b.Lambda, Priorities: []string{"normal"}}); err != nil {
 		return err
 	}
 	before, err := b.series(ctx, sentAgain)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // BrakeConfig configures the measurement of one brake on one lambda, with a worker in this process.
@@ -208,8 +209,8 @@ func between(sorted []int64, from, to time.Time) int {
 	return end - first
 }
 
-func (b *brake) create(ctx context.Context, l sdk.LambdaInfo) error {
-	_, _, err := b.Client.CreateLambda(ctx, l)
+func (b *brake) create(ctx context.Context, l admin.Lambda) error {
+	_, _, err := admin.New(b.Client).Lambdas.Create(ctx, l)
 	return err
 }
 

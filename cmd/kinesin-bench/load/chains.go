@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -151,7 +152,7 @@ type chainsRun struct {
 // RunChains measures chains, and then as many tasks without one.
 func RunChains(ctx context.Context, c ChainsConfig) (ChainsReport, error) {
 	r := &chainsRun{ChainsConfig: c, report: ChainsReport{Chains: c.Chains, Steps: c.Steps, Workers: c.Slots}}
-	if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: c.Lambda, Priorities: []string{"normal"}}); err != nil {
+	if _, _, err := admin.New(c.Client).Lambdas.Create(ctx, admin.Lambda{Name: c.Lambda, Priorities: []string{"normal"}}); err != nil {
 		return r.report, err
 	}
 	w := sdk.NewWorker(c.Client, sdk.Slots(c.Slots), sdk.Grace(time.Second))

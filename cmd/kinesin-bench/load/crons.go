@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -42,7 +42,7 @@ func (r *run) crons(ctx context.Context) (phase, error) {
 	group.SetLimit(cronCallersMax)
 	for i := range r.Tasks {
 		group.Go(func() error {
-			made, _, err := r.Client.CreateCron(calls, sdk.Cron{Name: r.cronName(i), Lambda: r.Lambda, Schedule: schedule, Payload: bodies[i]})
+			made, _, err := admin.New(r.Client).Crons.Create(calls, admin.Cron{Name: r.cronName(i), Lambda: r.Lambda, Schedule: schedule, Payload: bodies[i]})
 			if err == nil && (len(made.Next) == 0 || made.Next[0].Before(first) || made.Next[0].After(first.Add(length))) {
 				err = fmt.Errorf("creating the crons took longer than there was time before they fire: choose a longer --ahead")
 			}
@@ -70,7 +70,7 @@ func (r *run) deleteCrons(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(cronCallersMax)
 	for i := range r.accepted {
-		group.Go(func() error { return r.Client.DeleteCron(ctx, r.cronName(i)) })
+		group.Go(func() error { return admin.New(r.Client).Crons.Delete(ctx, r.cronName(i)) })
 	}
 	return group.Wait()
 }

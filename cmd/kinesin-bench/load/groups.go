@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // GroupsConfig is a run of groups whose members are all due at once, beside as many tasks without groups.
@@ -68,7 +69,7 @@ func RunGroups(ctx context.Context, c GroupsConfig) (GroupsReport, error) {
 	r := &groupsRun{GroupsConfig: c, ends: map[string]time.Time{}, follows: map[string]time.Time{}, moved: make(chan struct{}, 1)}
 	r.report.Groups, r.report.Members = c.Groups, c.Members
 	for _, name := range []string{c.Lambda, r.follower()} {
-		if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}}); err != nil {
+		if _, _, err := admin.New(c.Client).Lambdas.Create(ctx, admin.Lambda{Name: name, Priorities: []string{"normal"}}); err != nil {
 			return r.report, err
 		}
 	}

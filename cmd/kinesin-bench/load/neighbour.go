@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // Behaviour is what the workers of a neighbour do with its tasks.
@@ -57,7 +58,7 @@ const (
 
 // Schedule creates the lambda and its tasks.
 func (n *Neighbour) Schedule(ctx context.Context) error {
-	info := sdk.LambdaInfo{Name: n.Lambda, Priorities: []string{"normal"}}
+	info := admin.Lambda{Name: n.Lambda, Priorities: []string{"normal"}}
 	switch n.Behaviour {
 	case Keyed:
 		info.LimitKeyConcurrency = 1
@@ -65,11 +66,11 @@ func (n *Neighbour) Schedule(ctx context.Context) error {
 		info.LimitKeyConcurrency = HotKeyConcurrency
 	case Idle, Works, Fails, Hangs, Dies, Paused:
 	}
-	if _, _, err := n.Client.CreateLambda(ctx, info); err != nil {
+	if _, _, err := admin.New(n.Client).Lambdas.Create(ctx, info); err != nil {
 		return err
 	}
 	if n.Behaviour == Paused {
-		if _, err := n.Client.SetGate(ctx, sdk.Gate{Action: sdk.GatePause, Lambda: n.Lambda, Reason: "benchmark of isolation"}); err != nil {
+		if _, err := admin.New(n.Client).Gates.Create(ctx, admin.Gate{Action: admin.GatePause, Lambda: n.Lambda, Reason: "benchmark of isolation"}); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -50,7 +51,7 @@ func (r *run) startOthers(ctx context.Context) (o *others, stop func() error, er
 	if r.OthersRate == 0 {
 		return nil, func() error { return nil }, nil
 	}
-	if _, _, err := r.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: o.lambda, Priorities: []string{"normal"}}); err != nil {
+	if _, _, err := admin.New(r.Client).Lambdas.Create(ctx, admin.Lambda{Name: o.lambda, Priorities: []string{"normal"}}); err != nil {
 		return nil, nil, err
 	}
 	w := sdk.NewWorker(r.Client, sdk.Slots(othersSlots), sdk.Grace(time.Second))
@@ -66,7 +67,7 @@ func (r *run) startOthers(ctx context.Context) (o *others, stop func() error, er
 		end()
 		err := errors.Join(<-ended, <-ended)
 		if !r.Keep {
-			_, deleteErr := r.Client.DeleteLambda(context.WithoutCancel(ctx), o.lambda, true)
+			_, deleteErr := admin.New(r.Client).Lambdas.Delete(context.WithoutCancel(ctx), o.lambda, admin.LambdaDeleteOptions{DropTasks: true})
 			err = errors.Join(err, deleteErr)
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // Kind is a shape of load.
@@ -121,7 +122,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &run{Config: c, seen: newRecord(c.Tasks)}
-	if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}, LimitKeyConcurrency: c.LimitKeyConcurrency}); err != nil {
+	if _, _, err := admin.New(c.Client).Lambdas.Create(ctx, admin.Lambda{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}, LimitKeyConcurrency: c.LimitKeyConcurrency}); err != nil {
 		return Report{}, err
 	}
 	report, err := r.measure(ctx)
@@ -220,6 +221,6 @@ func (r *run) cleanUp(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := r.Client.DeleteLambda(ctx, r.Lambda, true)
+	_, err := admin.New(r.Client).Lambdas.Delete(ctx, r.Lambda, admin.LambdaDeleteOptions{DropTasks: true})
 	return err
 }

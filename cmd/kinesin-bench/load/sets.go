@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // jobLookEvery is how often a job is looked at while it runs.
@@ -22,14 +22,14 @@ const (
 
 // SetChange is how one job changed all tasks of a run.
 type SetChange struct {
-	Action  sdk.JobAction `json:"action"`
-	Way     string        `json:"way,omitempty"` // of a reschedule: "spread" or "by"
-	Tasks   int64         `json:"tasks"`         // changed
-	Refused int64         `json:"refused"`
-	Seconds float64       `json:"seconds"`
-	Rate    float64       `json:"rate"` // tasks per second
-	HeapMax float64       `json:"server_heap_max_mb"`
-	CPU     float64       `json:"cpu_seconds_per_1000_server"` // with that of the other lambda's load
+	Action  admin.JobAction `json:"action"`
+	Way     string          `json:"way,omitempty"` // of a reschedule: "spread" or "by"
+	Tasks   int64           `json:"tasks"`         // changed
+	Refused int64           `json:"refused"`
+	Seconds float64         `json:"seconds"`
+	Rate    float64         `json:"rate"` // tasks per second
+	HeapMax float64         `json:"server_heap_max_mb"`
+	CPU     float64         `json:"cpu_seconds_per_1000_server"` // with that of the other lambda's load
 	// Others is how another lambda fared meanwhile; nil without such a load.
 	Others *Others `json:"others,omitempty"`
 }
@@ -65,11 +65,11 @@ func (r *run) sets(ctx context.Context) (Report, error) {
 // changeSets runs the jobs.
 func (r *run) changeSets(ctx context.Context, others *others, report *Report) error {
 	filter := "lambda=" + r.Lambda
-	for _, spec := range []sdk.JobSpec{
-		{Action: sdk.JobReschedule, Where: filter, Spread: spreadOver},
-		{Action: sdk.JobReschedule, Where: filter, By: shiftBy},
-		{Action: sdk.JobCancel, Where: filter},
-		{Action: sdk.JobRedrive, Where: filter + " and state=cancelled"},
+	for _, spec := range []admin.JobSpec{
+		{Action: admin.JobReschedule, Where: filter, Spread: spreadOver},
+		{Action: admin.JobReschedule, Where: filter, By: shiftBy},
+		{Action: admin.JobCancel, Where: filter},
+		{Action: admin.JobRedrive, Where: filter + " and state=cancelled"},
 	} {
 		from := time.Now()
 		change, err := r.changeSet(ctx, spec)
@@ -85,7 +85,7 @@ func (r *run) changeSets(ctx context.Context, others *others, report *Report) er
 }
 
 // changeSet runs a job to its end.
-func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err error) {
+func (r *run) changeSet(ctx context.Context, spec admin.JobSpec) (c SetChange, err error) {
 	c.Action = spec.Action
 	switch {
 	case spec.Spread != 0:
@@ -97,12 +97,12 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 	if err != nil {
 		return c, err
 	}
-	j, err := r.Client.CreateJob(ctx, spec)
+	j, err := admin.New(r.Client).Jobs.Create(ctx, spec)
 	for err == nil && !j.State.IsEnd() {
 		heap, heapErr := r.heap(ctx)
 		c.HeapMax = max(c.HeapMax, heap/1e6)
 		if err = errors.Join(heapErr, clock.Sleep(ctx, clock.Real(), jobLookEvery)); err == nil {
-			j, err = r.Client.GetJob(ctx, j.ID)
+			j, err = admin.New(r.Client).Jobs.Get(ctx, j.ID)
 		}
 	}
 	if err == nil {
@@ -111,7 +111,7 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", spec.Action, err)
 	}
-	if j.State != sdk.JobDone {
+	if j.State != admin.JobDone {
 		r.Progress.note("%s: the job is %s: %s", spec.Action, j.State, j.Problem)
 	}
 	for _, n := range j.Outcomes {

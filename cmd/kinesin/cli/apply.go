@@ -14,6 +14,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // The actions of apply on what a file declares.
@@ -214,7 +215,7 @@ func (p *applying) printLines() error {
 }
 
 // isUnset reports whether a setting of a lambda is to be unset, by a word such as never, and is.
-func (s settingChange) isUnset(now *sdk.LambdaInfo) bool {
+func (s settingChange) isUnset(now *admin.Lambda) bool {
 	switch s.To {
 	case "never", noneWord, "strict":
 		return s.From == ""

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/cron"
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -47,20 +47,20 @@ type declarations struct {
 
 type declaredLambda struct {
 	line  int
-	info  *sdk.LambdaInfo
+	info  *admin.Lambda
 	flags *pflag.FlagSet // over info; those that the file has are changed
 }
 
 type declaredCron struct {
 	line  int
-	cron  *sdk.Cron
+	cron  *admin.Cron
 	flags *pflag.FlagSet // over cron
 }
 
 // lambdaSettings are flags over the settings of a lambda, by which a file sets them and changes are found.
-func lambdaSettings(l *sdk.LambdaInfo) *pflag.FlagSet {
+func lambdaSettings(l *admin.Lambda) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Var(choiceValue{&l.Mode, []string{sdk.ModeManaged, sdk.ModeDeliver}}, "mode", "")
+	f.Var(choiceValue{(*string)(&l.Mode), []string{string(admin.ModeManaged), string(admin.ModeDeliver)}}, "mode", "")
 	f.Var(listValue{&l.Priorities}, "priorities", "")
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "")
 	lambdaFlags(f, l)
@@ -68,7 +68,7 @@ func lambdaSettings(l *sdk.LambdaInfo) *pflag.FlagSet {
 }
 
 // cronSettingsOf are flags over the settings of a cron.
-func cronSettingsOf(c *sdk.Cron) *pflag.FlagSet {
+func cronSettingsOf(c *admin.Cron) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	addCronFlags(f, c)
 	f.Var(payloadValue{&c.Payload}, "payload", "")
@@ -271,7 +271,7 @@ func textsOf(flag string, value *yaml.Node) ([]string, error) {
 
 // addCron reads a cron. It refuses whatever the server would refuse, as far as it can tell.
 func (d *declarations) addCron(n *yaml.Node) (string, error) {
-	c := declaredCron{line: n.Line, cron: &sdk.Cron{}}
+	c := declaredCron{line: n.Line, cron: &admin.Cron{}}
 	c.flags = cronSettingsOf(c.cron)
 	err := eachField(n, map[string]func(*yaml.Node) error{
 		"name": func(n *yaml.Node) (err error) {
@@ -318,10 +318,10 @@ func (c *declaredCron) check() error {
 func (c *declaredCron) complete() {
 	one := c.cron
 	orDefault(&one.Zone, "UTC")
-	orDefault(&one.Gap, string(cron.GapShift))
-	orDefault(&one.Fold, string(cron.FoldFirst))
-	orDefault(&one.Overlap, "skip")
-	orDefault(&one.CatchUp, "last")
+	orDefault(&one.Gap, admin.GapShift)
+	orDefault(&one.Fold, admin.FoldFirst)
+	orDefault(&one.Overlap, admin.OverlapSkip)
+	orDefault(&one.CatchUp, admin.CatchUpLast)
 	if one.CatchUp == catchUpAll {
 		orDefault(&one.CatchUpMax, 1000)
 		orDefault(&one.CatchUpWithin, day)
@@ -339,7 +339,7 @@ func orDefault[T comparable](setting *T, value T) {
 }
 
 func (d *declarations) addLambda(n *yaml.Node) (string, error) {
-	l := declaredLambda{line: n.Line, info: &sdk.LambdaInfo{}}
+	l := declaredLambda{line: n.Line, info: &admin.Lambda{}}
 	l.flags = lambdaSettings(l.info)
 	err := eachField(n, map[string]func(*yaml.Node) error{
 		"name": func(n *yaml.Node) (err error) {

@@ -9,20 +9,19 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/slo"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 type declaredQuota struct {
 	line  int
-	quota *sdk.Quota
+	quota *admin.Quota
 	flags *pflag.FlagSet // over quota
 }
 
 type declaredObjective struct {
 	line      int
-	objective *slo.Objective
+	objective *admin.Objective
 	flags     *pflag.FlagSet // over objective
 }
 
@@ -34,7 +33,7 @@ func flagsOver[T any](of *T, add func(*pflag.FlagSet, *T)) *pflag.FlagSet {
 }
 
 // quotaName names a quota among those of all lambdas.
-func quotaName(q *sdk.Quota) string {
+func quotaName(q *admin.Quota) string {
 	name := q.Lambda
 	if q.Priority != "" {
 		name += " priority " + q.Priority
@@ -58,7 +57,7 @@ func textFields(into map[string]*string) map[string]func(*yaml.Node) error {
 }
 
 func (d *declarations) addQuota(n *yaml.Node) (string, error) {
-	q := declaredQuota{line: n.Line, quota: &sdk.Quota{}}
+	q := declaredQuota{line: n.Line, quota: &admin.Quota{}}
 	q.flags = flagsOver(q.quota, quotaFlags)
 	named := textFields(map[string]*string{"lambda": &q.quota.Lambda, "priority": &q.quota.Priority, "identity": &q.quota.Identity})
 	err := eachField(n, named, func(_ string, key, value *yaml.Node) error {
@@ -85,7 +84,7 @@ func (d *declarations) addQuota(n *yaml.Node) (string, error) {
 }
 
 func (d *declarations) addObjective(n *yaml.Node) (string, error) {
-	o := declaredObjective{line: n.Line, objective: &slo.Objective{Window: sloWindowDefault}}
+	o := declaredObjective{line: n.Line, objective: &admin.Objective{Window: sloWindowDefault}}
 	o.flags = flagsOver(o.objective, objectiveFlags)
 	named := textFields(map[string]*string{"lambda": &o.objective.Lambda})
 	err := eachField(n, named, func(_ string, key, value *yaml.Node) error {
@@ -105,11 +104,11 @@ func (d *declarations) addObjective(n *yaml.Node) (string, error) {
 }
 
 func (p *applying) planQuotas(ctx context.Context) ([]*change, error) {
-	all, err := p.client.Quotas(ctx, "")
+	all, err := admin.New(p.client).Quotas.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]*sdk.Quota, len(all))
+	there := make(map[string]*admin.Quota, len(all))
 	for i := range all {
 		there[quotaName(&all[i])] = &all[i]
 	}
@@ -128,14 +127,14 @@ func (p *applying) planQuotas(ctx context.Context) ([]*change, error) {
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		have := there[name]
 		if have.ManagedBy == p.declared.name {
-			none := sdk.Quota{Lambda: have.Lambda, Priority: have.Priority, Identity: have.Identity}
+			none := admin.Quota{Lambda: have.Lambda, Priority: have.Priority, Identity: have.Identity}
 			rest = append(rest, &change{Kind: kindQuota, Name: name, do: p.setQuota(none)})
 		}
 	}
 	return rest, nil
 }
 
-func (p *applying) planQuota(q *declaredQuota, name string, there *sdk.Quota) error {
+func (p *applying) planQuota(q *declaredQuota, name string, there *admin.Quota) error {
 	one := &change{Action: applyCreate, Kind: kindQuota, Name: name, Line: q.line}
 	p.changes = append(p.changes, one)
 	if there != nil {
@@ -158,14 +157,14 @@ func (p *applying) planQuota(q *declaredQuota, name string, there *sdk.Quota) er
 }
 
 // setQuota sets the limits that a quota has, and takes the others away.
-func (p *applying) setQuota(q sdk.Quota) func(ctx context.Context) error {
+func (p *applying) setQuota(q admin.Quota) func(ctx context.Context) error {
 	orNone(&q.Rate)
 	orNone(&q.Admit)
 	orNone(&q.Burst)
 	orNone(&q.Concurrency)
 	orNone(&q.Recovery)
 	return func(ctx context.Context) error {
-		_, err := p.client.SetQuota(ctx, q)
+		_, err := admin.New(p.client).Quotas.Set(ctx, q)
 		return err
 	}
 }
@@ -177,11 +176,11 @@ func orNone[T int | float64](limit *T) {
 }
 
 func (p *applying) planObjectives(ctx context.Context) ([]*change, error) {
-	all, err := p.client.Objectives(ctx, "")
+	all, err := admin.New(p.client).Objectives.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]*slo.Objective, len(all))
+	there := make(map[string]*admin.Objective, len(all))
 	for i := range all {
 		there[all[i].Lambda] = &all[i].Objective
 	}
@@ -199,13 +198,13 @@ func (p *applying) planObjectives(ctx context.Context) ([]*change, error) {
 	var rest []*change
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if there[name].ManagedBy == p.declared.name {
-			rest = append(rest, &change{Kind: kindObjective, Name: name, do: func(ctx context.Context) error { return p.client.DeleteObjective(ctx, name) }})
+			rest = append(rest, &change{Kind: kindObjective, Name: name, do: func(ctx context.Context) error { return admin.New(p.client).Objectives.Delete(ctx, name) }})
 		}
 	}
 	return rest, nil
 }
 
-func (p *applying) planObjective(o *declaredObjective, there *slo.Objective) error {
+func (p *applying) planObjective(o *declaredObjective, there *admin.Objective) error {
 	name := o.objective.Lambda
 	one := &change{Action: applyCreate, Kind: kindObjective, Name: name, Line: o.line}
 	p.changes = append(p.changes, one)
@@ -221,7 +220,7 @@ func (p *applying) planObjective(o *declaredObjective, there *slo.Objective) err
 	wanted := *o.objective
 	wanted.ManagedBy = p.declared.name
 	one.do = func(ctx context.Context) error {
-		_, err := p.client.SetObjective(ctx, wanted)
+		_, err := admin.New(p.client).Objectives.Set(ctx, wanted)
 		return err
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -45,7 +46,7 @@ func (p *applying) plan(ctx context.Context, prune bool) error {
 func (p *applying) needs(ctx context.Context, line int, what, lambda, priority string) error {
 	priorities, known := p.known[lambda]
 	if !known {
-		there, err := p.client.GetLambda(ctx, lambda)
+		there, err := admin.New(p.client).Lambdas.Get(ctx, lambda)
 		if err != nil {
 			return fmt.Errorf("line %d: %s: %w", line, what, err)
 		}
@@ -72,11 +73,11 @@ func (p *applying) mayManage(line int, what string, registered bool, managedBy, 
 
 // planCrons returns, as the others do, how to delete those of the set that the file does not have.
 func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
-	all, err := p.client.Crons(ctx, "")
+	all, err := admin.New(p.client).Crons.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]*sdk.Cron, len(all))
+	there := make(map[string]*admin.Cron, len(all))
 	for i := range all {
 		there[all[i].Name] = &all[i]
 	}
@@ -93,7 +94,7 @@ func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
 	var rest []*change
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if there[name].ManagedBy == p.declared.name {
-			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return p.client.DeleteCron(ctx, name) }})
+			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return admin.New(p.client).Crons.Delete(ctx, name) }})
 		}
 	}
 	return rest, nil
@@ -102,7 +103,7 @@ func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
 func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.info.Name, Line: l.line}
 	p.changes = append(p.changes, one)
-	now, err := p.client.GetLambda(ctx, l.info.Name)
+	now, err := admin.New(p.client).Lambdas.Get(ctx, l.info.Name)
 	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
 		one.Action = applyCreate
 		p.coming[l.info.Name], p.known[l.info.Name] = true, l.info.Priorities
@@ -110,7 +111,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 			p.known[l.info.Name] = task.PrioritiesDefault()
 		}
 		one.do = func(ctx context.Context) error {
-			_, _, err := p.client.CreateLambda(ctx, *l.info)
+			_, _, err := admin.New(p.client).Lambdas.Create(ctx, *l.info)
 			return err
 		}
 		return nil
@@ -126,7 +127,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 			}
 		}
 	}
-	have := sdk.LambdaInfo{}
+	have := admin.Lambda{}
 	flags := lambdaSettings(&have)
 	have = now
 	one.Changes = slices.DeleteFunc(differing(l.flags, flags, l.flags.Changed), func(c settingChange) bool { return c.isUnset(&now) })
@@ -140,7 +141,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 		wanted := *l.info
 		wanted.Mode, wanted.Priorities = "", nil
 		one.do = func(ctx context.Context) error {
-			_, err := p.client.UpdateLambda(ctx, wanted)
+			_, err := admin.New(p.client).Lambdas.Update(ctx, wanted)
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 }
 
 // planCron compares a cron with the one of its name that is there; nil: there is none.
-func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cron) error {
+func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.Cron) error {
 	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
 	p.changes = append(p.changes, one)
 	defer func() {
@@ -158,7 +159,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 	}()
 	if there == nil {
 		one.do = func(ctx context.Context) error {
-			_, _, err := p.client.CreateCron(ctx, *c.cron)
+			_, _, err := admin.New(p.client).Crons.Create(ctx, *c.cron)
 			return err
 		}
 		return p.checkCron(ctx, c.line, c.cron)
@@ -169,11 +170,11 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 	if there.Lambda != c.cron.Lambda {
 		return lineError(c.line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.cron.Name, there.Lambda, c.cron.Lambda)
 	}
-	now, err := p.client.Cron(ctx, c.cron.Name) // with its payload
+	now, err := admin.New(p.client).Crons.Get(ctx, c.cron.Name) // with its payload
 	if err != nil {
 		return err
 	}
-	have := sdk.Cron{}
+	have := admin.Cron{}
 	flags := cronSettingsOf(&have)
 	have = now
 	have.Start, have.End = have.Start.UTC(), have.End.UTC()
@@ -181,7 +182,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 		wanted := *c.cron
 		wanted.Version = now.Version
 		one.do = func(ctx context.Context) error {
-			_, err := p.client.UpdateCron(ctx, wanted)
+			_, err := admin.New(p.client).Crons.Update(ctx, wanted)
 			return err
 		}
 		return p.checkCron(ctx, c.line, &wanted)
@@ -191,11 +192,11 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 
 // checkCron refuses a cron that the server would refuse. One of a lambda that is yet to be created it cannot
 // judge.
-func (p *applying) checkCron(ctx context.Context, line int, c *sdk.Cron) error {
+func (p *applying) checkCron(ctx context.Context, line int, c *admin.Cron) error {
 	if p.coming[c.Lambda] {
 		return nil
 	}
-	if err := p.client.CheckCron(ctx, *c); err != nil {
+	if err := admin.New(p.client).Crons.Check(ctx, *c); err != nil {
 		return fmt.Errorf("line %d: cron %s: %w", line, c.Name, err)
 	}
 	return nil

@@ -6,34 +6,34 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // brakeFlags adds the flags for the retry budget and the circuit breaker of a lambda.
-func brakeFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
+func brakeFlags(f *pflag.FlagSet, l *admin.Lambda) {
 	f.Var(shareLimit(&l.RetryShare, task.RetryShareMin, task.RetryShareMax), "retry-share", fmt.Sprintf(
 		"how many retries may start for each first start, such as 0.2, so that a failing downstream sees no storm: %v to %v, or none; none when not set",
 		task.RetryShareMin, task.RetryShareMax))
-	f.Var(shareLimit(&l.BreakerFailures, task.BreakerFailuresMin, task.BreakerFailuresMax), "breaker-failures", fmt.Sprintf(
+	f.Var(shareLimit(&l.Breaker.Failures, task.BreakerFailuresMin, task.BreakerFailuresMax), "breaker-failures", fmt.Sprintf(
 		"pause the lambda when this share of its attempts fails, such as 0.5, until probes succeed: %v to %v, or none; none when not set", task.BreakerFailuresMin, task.BreakerFailuresMax))
-	f.Var(durationValue{&l.BreakerWindow, task.BreakerWindowMin, task.BreakerWindowMax}, "breaker-window", "over which time --breaker-failures counts attempts; "+formatDuration(task.BreakerWindowDefault)+" when not set")
+	f.Var(durationValue{&l.Breaker.Window, task.BreakerWindowMin, task.BreakerWindowMax}, "breaker-window", "over which time --breaker-failures counts attempts; "+formatDuration(task.BreakerWindowDefault)+" when not set")
 }
 
-func brakeRows(t table, l *sdk.LambdaInfo) {
+func brakeRows(t table, l *admin.Lambda) {
 	if l.RetryShare > 0 {
 		t.row("retry share", shareText(l.RetryShare))
 	}
-	if l.BreakerFailures > 0 {
-		t.row("breaker", fmt.Sprintf("at %s failures in %s", shareText(l.BreakerFailures), formatDuration(l.BreakerWindow)))
+	if l.Breaker.Failures > 0 {
+		t.row("breaker", fmt.Sprintf("at %s failures in %s", shareText(l.Breaker.Failures), formatDuration(l.Breaker.Window)))
 	}
 }
 
 func shareText(share float64) string { return strconv.FormatFloat(share, 'f', -1, 64) }
 
 // checkBreaker refuses a window for a breaker that is taken away.
-func checkBreaker(l *sdk.LambdaInfo) error {
-	if l.BreakerFailures < 0 && l.BreakerWindow != 0 {
+func checkBreaker(l *admin.Lambda) error {
+	if l.Breaker.Failures < 0 && l.Breaker.Window != 0 {
 		return usagef("--breaker-window does not go with --breaker-failures none, which takes the breaker away")
 	}
 	return nil

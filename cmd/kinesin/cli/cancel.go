@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // cancelObject is the result of a cancel in JSON.
@@ -48,5 +49,5 @@ when some were refused. docs/sets.md describes filters and jobs.`,
 			return err
 		}
 		return out.end()
-	}), sdk.JobCancel)
+	}), admin.JobCancel)
 }

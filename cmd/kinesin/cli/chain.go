@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) chainCommand() *cobra.Command {
@@ -49,7 +50,7 @@ func (a *app) printChain(c *sdk.ChainInfo) error {
 	case formatMermaid:
 		return drawGraph(a.Stdout, c, mermaidForm)
 	}
-	if _, err := fmt.Fprintf(a.Stdout, "chain %s: %s, %d tasks\n", c.ID, c.State, c.Tasks); err != nil {
+	if _, err := fmt.Fprintf(a.Stdout, "chain %s: %s, %d tasks\n", c.ID, c.State, c.Count); err != nil {
 		return err
 	}
 	return drawTree(a.Stdout, &c.Root, "", "")
@@ -206,7 +207,7 @@ type chainTaskObject struct {
 }
 
 func chainObjectOf(c *sdk.ChainInfo) chainObject {
-	return chainObject{ID: string(c.ID), State: c.State, Count: c.Tasks, More: c.More, Root: chainTaskObjectOf(&c.Root)}
+	return chainObject{ID: string(c.ID), State: c.State, Count: c.Count, More: c.More, Root: chainTaskObjectOf(&c.Root)}
 }
 
 func chainTaskObjectOf(t *sdk.ChainTask) chainTaskObject {
@@ -232,7 +233,7 @@ type chainChangeObject struct {
 }
 
 // changingChain makes a command that changes a chain.
-func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Client) func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error)) *cobra.Command {
+func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Client) func(ctx context.Context, id sdk.ID) (admin.ChainChange, error)) *cobra.Command {
 	return a.calling(&cobra.Command{Use: use, Short: short, Long: long, Args: one("ID")}, func(ctx context.Context, k *sdk.Client, args []string) error {
 		r, err := change(k)(ctx, sdk.ID(args[0]))
 		if err != nil {
@@ -253,9 +254,9 @@ func (a *app) chainCancelCommand() *cobra.Command {
 	return a.changingChain("cancel ID", "Cancel a chain; what undoes it still runs",
 		`Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. Follow-ups by else and
 finally still run, those of earlier ends too: they undo what the chain has done. In a chain that is paused they wait until it is resumed.`,
-		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) {
-			return func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error) {
-				r, err := k.CancelChain(ctx, id)
+		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (admin.ChainChange, error) {
+			return func(ctx context.Context, id sdk.ID) (admin.ChainChange, error) {
+				r, err := admin.New(k).Chains.Cancel(ctx, id)
 				if err != nil {
 					return r, err
 				}
@@ -269,34 +270,40 @@ finally still run, those of earlier ends too: they undo what the chain has done.
 
 func (a *app) chainPauseCommand() *cobra.Command {
 	return a.changingChain("pause ID", "Have no task of a chain start until it is resumed", "Tasks that run go on, and tasks with a start before still expire.",
-		"paused", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.PauseChain })
+		"paused", func(k *sdk.Client) func(context.Context, sdk.ID) (admin.ChainChange, error) {
+			return admin.New(k).Chains.Pause
+		})
 }
 
 func (a *app) chainResumeCommand() *cobra.Command {
 	return a.changingChain("resume ID", "Undo a pause", "Tasks that were due meanwhile are due now.",
-		"resumed", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.ResumeChain })
+		"resumed", func(k *sdk.Client) func(context.Context, sdk.ID) (admin.ChainChange, error) {
+			return admin.New(k).Chains.Resume
+		})
 }
 
 func (a *app) chainRedriveCommand() *cobra.Command {
 	return a.changingChain("redrive ID", "Have a chain go on from the tasks that failed",
 		`The tasks of the chain that did not succeed start anew, and their follow-ups follow the new end. Tasks that succeeded do not run
 again. Follow-ups of the failure by else or finally have run, and are not undone.`,
-		"redriven", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.RedriveChain })
+		"redriven", func(k *sdk.Client) func(context.Context, sdk.ID) (admin.ChainChange, error) {
+			return admin.New(k).Chains.Redrive
+		})
 }
 
 func (a *app) chainExtendCommand() *cobra.Command {
 	var before string
 	c := a.changingChain("extend ID --start-before TIME", "Give the tasks of a chain that have not started more time", "Of tasks that are there; not of those that may follow.",
-		"extended", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) {
-			return func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error) {
+		"extended", func(k *sdk.Client) func(context.Context, sdk.ID) (admin.ChainChange, error) {
+			return func(ctx context.Context, id sdk.ID) (admin.ChainChange, error) {
 				if before == "" {
-					return sdk.ChainChange{}, usagef("--start-before is missing: want the time by which the tasks have to start")
+					return admin.ChainChange{}, usagef("--start-before is missing: want the time by which the tasks have to start")
 				}
 				at, err := parseTime(before)
 				if err != nil {
-					return sdk.ChainChange{}, usagef("--start-before: %v", err)
+					return admin.ChainChange{}, usagef("--start-before: %v", err)
 				}
-				return k.ExtendChain(ctx, id, at)
+				return admin.New(k).Chains.Extend(ctx, id, at)
 			}
 		})
 	c.Flags().StringVar(&before, "start-before", "", "the tasks end as expired if they have not started by this `TIME`, RFC 3339; required")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // completeWithin bounds how long a press of the Tab key waits for a server.
@@ -62,7 +63,7 @@ func (a *app) completePriorities(cmd *cobra.Command, args []string, begun string
 		lambda = first(args)
 	}
 	a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
-		lambdas, err := k.ListLambdas(ctx)
+		lambdas, err := admin.New(k).Lambdas.List(ctx)
 		for i := range lambdas {
 			for _, name := range lambdas[i].Priorities {
 				if (lambda == "" || lambda == lambdas[i].Name) && strings.HasPrefix(name, begun) && !slices.Contains(all, name) {

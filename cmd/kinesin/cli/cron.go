@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/zones"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -37,8 +38,8 @@ would overlap, and for those that were missed. preview tries out an expression w
 			Use:   "resume",
 			Short: "Have a cron fire again",
 			Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
-		}, func(ctx context.Context, k *sdk.Client, name string) (sdk.Cron, error) {
-			return k.ResumeCron(ctx, name)
+		}, func(ctx context.Context, k *sdk.Client, name string) (admin.Cron, error) {
+			return admin.New(k).Crons.Resume(ctx, name)
 		}))
 }
 

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) cronBackfillCommand() *cobra.Command {
-	spec := sdk.JobSpec{Action: sdk.JobBackfill}
+	spec := admin.JobSpec{Action: admin.JobBackfill}
 	var dryRun, detach bool
 	c := &cobra.Command{
 		Use:   "backfill NAME --from T --to T [--dry-run] [--pace N] [--all] [--detach]",
@@ -44,7 +45,7 @@ so are those that an earlier backfill has scheduled. More than 100,000 are refus
 }
 
 // rangeText returns what a backfill is about.
-func rangeText(j *sdk.Job) string {
+func rangeText(j *admin.Job) string {
 	if j.Cron == "" {
 		return ""
 	}
@@ -59,7 +60,7 @@ type backfillObject struct {
 	Sample []string `json:"sample,omitempty"`
 }
 
-func backfillObjectOf(j *sdk.Job) *backfillObject {
+func backfillObjectOf(j *admin.Job) *backfillObject {
 	if j.Cron == "" {
 		return nil
 	}

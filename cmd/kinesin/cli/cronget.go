@@ -9,17 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) cronListCommand() *cobra.Command {
 	var lambda string
 	c := &cobra.Command{Short: "List crons"}
 	c.Flags().StringVar(&lambda, "lambda", "", "only crons of the lambda with this `NAME`")
-	return a.crons().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.Cron, error) { return k.Crons(ctx, lambda) })
+	return a.crons().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.Cron, error) {
+		return admin.New(k).Crons.List(ctx, lambda)
+	})
 }
 
 // printCron prints a cron, a line for each setting.
-func (a *app) printCron(c *sdk.Cron) error {
+func (a *app) printCron(c *admin.Cron) error {
 	o := cronObjectOf(c)
 	t := newTable(a.Stdout)
 	facts := [][2]string{
@@ -83,8 +86,8 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 	f.Var(intValue{n: &limit, min: 1, max: 1000}, "limit", "print `N` nominal times at most")
 	f.Var(instantValue{&from}, "from", "from this `TIME` on; as far back as the limit reaches when not set")
 	f.Var(instantValue{&to}, "to", "through this `TIME`; now when not set")
-	return a.occurrences().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.CronOccurrence, error) {
-		return k.CronHistory(ctx, args[0], from, to, limit)
+	return a.occurrences().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.CronOccurrence, error) {
+		return admin.New(k).Crons.History(ctx, args[0], admin.CronHistoryOptions{From: from, To: to, Limit: limit})
 	})
 }
 
@@ -141,9 +144,9 @@ type occurrenceObject struct {
 	Manual   bool     `json:"manual,omitempty"`
 }
 
-func occurrenceObjectOf(o *sdk.CronOccurrence) occurrenceObject {
+func occurrenceObjectOf(o *admin.CronOccurrence) occurrenceObject {
 	object := occurrenceObject{
-		Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill, Manual: o.Manual,
+		Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: string(o.Outcome), Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill, Manual: o.Manual,
 	}
 	if o.Late > 0 {
 		object.LateMS = new(float64(o.Late) / float64(time.Millisecond))
@@ -151,10 +154,10 @@ func occurrenceObjectOf(o *sdk.CronOccurrence) occurrenceObject {
 	return object
 }
 
-func cronObjectOf(c *sdk.Cron) cronObject {
+func cronObjectOf(c *admin.Cron) cronObject {
 	o := cronObject{
 		Name: c.Name, Lambda: c.Lambda, Schedule: c.Schedule, Zone: c.Zone, Start: timeText(c.Start), End: timeText(c.End),
-		Gap: c.Gap, Fold: c.Fold, Overlap: c.Overlap, CatchUp: c.CatchUp, CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
+		Gap: string(c.Gap), Fold: string(c.Fold), Overlap: string(c.Overlap), CatchUp: string(c.CatchUp), CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
 		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Registered: c.Registered, LambdaDeleted: c.LambdaDeleted, Version: c.Version, Revision: c.Revision,
 		Created: timeText(c.Created), CreatedBy: c.CreatedBy, Updated: timeText(c.Updated), UpdatedBy: c.UpdatedBy,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/zones"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // cronFlags are the settings of a cron. A flag that is not given stays out of an update.
 type cronFlags struct {
-	cron    sdk.Cron
+	cron    admin.Cron
 	payload newPayloadFlags
 }
 
@@ -38,17 +39,17 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 }
 
 // addCronFlags adds flags over the settings of a cron, but for its lambda and payload.
-func addCronFlags(f *pflag.FlagSet, c *sdk.Cron) {
+func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
 	f.StringVar(&c.Schedule, "schedule", "", "`EXPR` that says when: five fields, six with seconds first, @daily, \"@every 90s\" or an RRULE")
 	f.StringVar(&c.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
 	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
 	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
 	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same; at most 24h")
-	f.Var(choiceValue{&c.Gap, []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
-	f.Var(choiceValue{&c.Fold, []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
-	f.Var(choiceValue{&c.Overlap, []string{"allow", "skip", "queue", "cancel", "replace"}}, "overlap",
+	f.Var(choiceValue{(*string)(&c.Gap), []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
+	f.Var(choiceValue{(*string)(&c.Fold), []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
+	f.Var(choiceValue{(*string)(&c.Overlap), []string{"allow", "skip", "queue", "cancel", "replace"}}, "overlap",
 		"an occurrence while an earlier one has not ended: allow, skip (default), queue, cancel the earlier one, or replace it")
-	f.Var(choiceValue{&c.CatchUp, []string{noneWord, "last", catchUpAll}}, "catch-up", "which missed occurrences run: none, last (default) or all")
+	f.Var(choiceValue{(*string)(&c.CatchUp), []string{noneWord, "last", catchUpAll}}, "catch-up", "which missed occurrences run: none, last (default) or all")
 	f.Var(intValue{n: &c.CatchUpMax, min: 1, max: 100_000}, "catch-up-max", "of all: `N` at most; 1000 when not set")
 	f.Var(durationValue{d: &c.CatchUpWithin, min: time.Second, max: 366 * day}, "catch-up-within", "of all: those of the last `D`; 1d when not set")
 	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", "pause it after `N` failed occurrences in a row; 0: never")
@@ -108,7 +109,7 @@ six fields often means five, and dialects of cron read some things differently. 
 			return err
 		}
 		s.cron.Name = args[0]
-		made, existed, err := k.CreateCron(ctx, s.cron)
+		made, existed, err := admin.New(k).Crons.Create(ctx, s.cron)
 		if err != nil {
 			return err
 		}
@@ -152,13 +153,13 @@ with the limit, and an empty text ('') with the collection, the priority and the
 		if s.cron.Payload, err = s.payload.read(a, c); err != nil {
 			return err
 		}
-		var changed sdk.Cron
+		var changed admin.Cron
 		for range cronUpdateTriesMax {
-			if changed, err = k.Cron(ctx, args[0]); err != nil {
+			if changed, err = admin.New(k).Crons.Get(ctx, args[0]); err != nil {
 				return err
 			}
 			s.apply(f.Changed, &changed)
-			if changed, err = k.UpdateCron(ctx, changed); !errors.Is(err, sdk.ErrStaleSeq) {
+			if changed, err = admin.New(k).Crons.Update(ctx, changed); !errors.Is(err, sdk.ErrStaleSeq) {
 				break
 			}
 		}
@@ -171,7 +172,7 @@ with the limit, and an empty text ('') with the collection, the priority and the
 }
 
 // apply changes the settings of a cron whose flags are given.
-func (s *cronFlags) apply(isGiven func(flag string) bool, c *sdk.Cron) {
+func (s *cronFlags) apply(isGiven func(flag string) bool, c *admin.Cron) {
 	given := &s.cron
 	for flag, set := range map[string]func(){
 		"schedule": func() { c.Schedule = given.Schedule }, "zone": func() { c.Zone = given.Zone },
@@ -198,14 +199,14 @@ func (s *cronFlags) apply(isGiven func(flag string) bool, c *sdk.Cron) {
 }
 
 // noteWarning shows what the author of a cron's expression may not have meant.
-func (a *app) noteWarning(c *sdk.Cron) {
+func (a *app) noteWarning(c *admin.Cron) {
 	if c.Warning != "" {
 		a.note("%s", c.Warning)
 	}
 }
 
 // warningText returns what the author of an expression may not have meant, for a cron that is not made yet.
-func warningText(c *sdk.Cron) string {
+func warningText(c *admin.Cron) string {
 	s, err := cron.Parse(cron.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
 	if err != nil {
 		return ""
@@ -214,7 +215,7 @@ func warningText(c *sdk.Cron) string {
 }
 
 // firesText returns the next times at which a cron fires, on its clock; empty if there are none.
-func firesText(c *sdk.Cron, limit int) string {
+func firesText(c *admin.Cron, limit int) string {
 	zone, err := zones.Default().Load(c.Zone)
 	if err != nil {
 		zone = time.UTC // a server with a newer release of the database knows the zone
@@ -240,15 +241,15 @@ catch-up policy decides about what it missed.`,
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who miss its occurrences")
 	c.Flags().Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "resume by itself after `D`; never when not set")
-	return a.crons().action(a, c, func(ctx context.Context, k *sdk.Client, name string) (sdk.Cron, error) {
+	return a.crons().action(a, c, func(ctx context.Context, k *sdk.Client, name string) (admin.Cron, error) {
 		if strings.TrimSpace(reason) == "" {
-			return sdk.Cron{}, usagef("--reason is missing: say why, for those who miss its occurrences")
+			return admin.Cron{}, usagef("--reason is missing: say why, for those who miss its occurrences")
 		}
 		until := time.Time{}
 		if lasts > 0 {
 			until = clock.Real().Now().Time().Add(lasts)
 		}
-		return k.PauseCron(ctx, name, reason, until)
+		return admin.New(k).Crons.Pause(ctx, name, reason, admin.CronPauseOptions{Until: until})
 	})
 }
 
@@ -260,7 +261,7 @@ func (a *app) cronRunCommand() *cobra.Command {
 does not apply to it, and a paused cron runs too.`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		id, err := k.RunCron(ctx, args[0])
+		id, err := admin.New(k).Crons.Run(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -269,7 +270,7 @@ does not apply to it, and a paused cron runs too.`,
 }
 
 // stateOfCron says in a few words whether a cron fires.
-func stateOfCron(c *sdk.Cron) string {
+func stateOfCron(c *admin.Cron) string {
 	switch p := c.Pause; {
 	case c.LambdaDeleted:
 		return "lambda deleted"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -32,12 +33,12 @@ dead-letter queue of the lambda, and is no task any more. docs/sets.md tells mor
 			Long:  "Has SQS move the messages back, each at least once. It goes on if this command ends; count tells how far it is.",
 			Example: `  kinesin dead-letter redrive invoices --dry-run
   kinesin dead-letter redrive invoices --pace 50`,
-		}, sdk.JobRedrive, (*sdk.Client).RedriveDeadLetters),
+		}, admin.JobRedrive, admin.DeadLetters.Redrive),
 		a.deadLetterChangeCommand(&cobra.Command{
 			Use:     "delete LAMBDA [--priority P] [--pace N | --purge] [--dry-run]",
 			Short:   "Delete dead letters",
 			Example: `  kinesin dead-letter delete invoices --priority low`,
-		}, sdk.JobDelete, (*sdk.Client).DeleteDeadLetters))
+		}, admin.JobDelete, admin.DeadLetters.Delete))
 }
 
 // ofDeliverLambda lets a command take a deliver lambda, and one of its priorities.
@@ -57,7 +58,7 @@ func (a *app) ofDeliverLambda(c *cobra.Command, priority *string) *cobra.Command
 }
 
 func (a *app) deadLetterListCommand() *cobra.Command {
-	q := sdk.DeadLetterQuery{Limit: listLimitDefault}
+	q := admin.DeadLetterListOptions{Limit: listLimitDefault}
 	c := a.ofDeliverLambda(&cobra.Command{
 		Use:   "list LAMBDA [--priority P] [--payload] [--limit N]",
 		Short: "List dead letters",
@@ -68,11 +69,11 @@ and counts a receive.`,
 	f := c.Flags()
 	f.BoolVar(&q.Payload, "payload", false, "also their payloads, as consumers get them")
 	f.Var(intValue{n: &q.Limit, max: deadLetterLimitMax}, "limit", fmt.Sprintf("how many to list at most; 0 for %d, which is the most", deadLetterLimitMax))
-	return a.deadLetters().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.DeadLetter, error) {
+	return a.deadLetters().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.DeadLetter, error) {
 		if q.Limit == 0 {
 			q.Limit = deadLetterLimitMax
 		}
-		all, more, err := k.DeadLetters(ctx, args[0], q)
+		all, more, err := admin.New(k).DeadLetters.List(ctx, args[0], q)
 		if more {
 			a.note("there may be more than these %d; SQS shows them in no order, so other ones may come next time", len(all))
 		}
@@ -106,7 +107,7 @@ type deadLetterObject struct {
 	PayloadBase64 string `json:"payload_base64,omitempty"`
 }
 
-func deadLetterObjectOf(l *sdk.DeadLetter) deadLetterObject {
+func deadLetterObjectOf(l *admin.DeadLetter) deadLetterObject {
 	o := deadLetterObject{
 		ID: string(l.ID), MessageID: l.MessageID, Priority: l.Priority, Due: timeText(l.Due), Sent: timeText(l.Sent),
 		Receives: l.Receives, PayloadBytes: l.PayloadBytes,
@@ -140,11 +141,11 @@ type moveObject struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-func deadLetterCountOf(queues []sdk.DeadLetterQueue) (o deadLetterCountObject) {
+func deadLetterCountOf(queues []admin.DeadLetterQueue) (o deadLetterCountObject) {
 	for _, q := range queues {
 		v := deadLetterQueueObject{q.Priority, q.Source, q.Name, q.ReceivesMax, q.Count, nil}
 		if m := q.Move; m != nil {
-			v.Move = &moveObject{m.State, m.Moved, m.Total, timeText(m.Started), m.Problem}
+			v.Move = &moveObject{string(m.State), m.Moved, m.Total, timeText(m.Started), m.Problem}
 		}
 		o.Count += q.Count
 		o.Queues = append(o.Queues, v)
@@ -153,7 +154,7 @@ func deadLetterCountOf(queues []sdk.DeadLetterQueue) (o deadLetterCountObject) {
 }
 
 func (a *app) countDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
-	queues, err := k.CountDeadLetters(ctx, lambda, priority)
+	queues, err := admin.New(k).DeadLetters.Count(ctx, lambda, admin.DeadLetterCountOptions{Priority: priority})
 	if err != nil {
 		return err
 	}
@@ -175,14 +176,14 @@ type deadLettersChangedObject struct {
 
 // deadLetterChangeCommand makes a command that redrives or deletes.
 func (a *app) deadLetterChangeCommand(
-	c *cobra.Command, action sdk.JobAction, change func(*sdk.Client, context.Context, string, sdk.DeadLetterChange) (map[string]int64, error),
+	c *cobra.Command, action admin.JobAction, change func(admin.DeadLetters, context.Context, string, admin.DeadLetterChangeOptions) (map[string]int64, error),
 ) *cobra.Command {
-	var d sdk.DeadLetterChange
+	var d admin.DeadLetterChangeOptions
 	var dryRun bool
 	f := a.ofDeliverLambda(c, &d.Priority).Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "only print how many messages there are, and ten of them")
 	f.Var(intValue{n: &d.Pace, max: deadLetterPaceMax}, "pace", fmt.Sprintf("at most `N` messages per second, %d at most; as many as SQS can when not set", deadLetterPaceMax))
-	if action == sdk.JobRedrive {
+	if action == admin.JobRedrive {
 		f.BoolVar(&d.Detach, "detach", false, "do not wait for the end")
 	} else {
 		f.BoolVar(&d.Purge, "purge", false, "have SQS empty the queues, within a minute")
@@ -202,7 +203,7 @@ func (a *app) deadLetterChangeCommand(
 				a.note("%s", outcomesText(outcomes))
 			}
 		}
-		outcomes, err := change(k, ctx, lambda, d)
+		outcomes, err := change(admin.New(k).DeadLetters, ctx, lambda, d)
 		if err != nil && outcomesText(outcomes) != "" {
 			a.note("until then: %s", outcomesText(outcomes))
 		}
@@ -218,8 +219,8 @@ func (a *app) deadLetterChangeCommand(
 
 // dryRunDeadLetters prints how many messages a change would be about, and ten of them.
 func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
-	queues, err := k.CountDeadLetters(ctx, lambda, priority)
-	sample, _, listErr := k.DeadLetters(ctx, lambda, sdk.DeadLetterQuery{Priority: priority, Limit: deadLetterSampleMax})
+	queues, err := admin.New(k).DeadLetters.Count(ctx, lambda, admin.DeadLetterCountOptions{Priority: priority})
+	sample, _, listErr := admin.New(k).DeadLetters.List(ctx, lambda, admin.DeadLetterListOptions{Priority: priority, Limit: deadLetterSampleMax})
 	if err := errors.Join(err, listErr); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -91,7 +92,7 @@ func (d *demo) run(ctx, serving context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(serving, stop)()
-	if err := sdk.NewLambda[[]byte](demoLambda).Ensure(ctx, d.client, sdk.LambdaInfo{
+	if err := admin.New(d.client).Lambdas.Ensure(ctx, sdk.NewLambda[[]byte](demoLambda), admin.Lambda{
 		MaxAttempts: 5, Timeout: 10 * time.Second, BackoffMin: 200 * time.Millisecond, BackoffMax: time.Second,
 	}); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -20,14 +21,14 @@ func (a *app) gateCommand() *cobra.Command {
 		Short: "Hold tasks back, drop them, and let them go",
 		Long: `A gate keeps tasks of a lambda from starting: all of them, or those of a priority, a collection or a tag. It is in force on all
 servers within 2 s. Tasks that run go on, and tasks still expire. docs/gates.md tells more.`,
-	}, a.gateSetCommand(sdk.GatePause, "Make tasks wait until the gate is resumed or expires"),
-		a.gateSetCommand(sdk.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
+	}, a.gateSetCommand(admin.GatePause, "Make tasks wait until the gate is resumed or expires"),
+		a.gateSetCommand(admin.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
 		a.gateResumeCommand(), a.gateListCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a gate, and how many tasks it holds"}))
 }
 
-func (a *app) gateSetCommand(action sdk.GateAction, short string) *cobra.Command {
-	g := sdk.Gate{Action: action}
+func (a *app) gateSetCommand(action admin.GateAction, short string) *cobra.Command {
+	g := admin.Gate{Action: action}
 	var lasts time.Duration
 	var tags map[string]string
 	var dryRun bool
@@ -61,13 +62,13 @@ come due within an hour, or before it ends.`,
 			g.Until = clock.Real().Now().Time().Add(lasts)
 		}
 		if dryRun {
-			would, err := k.DryRunGate(ctx, g)
+			would, err := admin.New(k).Gates.DryRun(ctx, g)
 			if err != nil {
 				return err
 			}
 			return a.printCounts(&would)
 		}
-		set, err := k.SetGate(ctx, g)
+		set, err := admin.New(k).Gates.Create(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (v lastsValue) Set(text string) error {
 }
 
 // checkGate checks the flags of a gate that need no server.
-func checkGate(g *sdk.Gate, tags map[string]string) error {
+func checkGate(g *admin.Gate, tags map[string]string) error {
 	ways := len(tags)
 	for _, way := range []string{g.Priority, g.Collection} {
 		if way != "" {
@@ -107,21 +108,21 @@ func checkGate(g *sdk.Gate, tags map[string]string) error {
 }
 
 // noteOf says what is unusual about a gate.
-func (a *app) noteOf(g *sdk.Gate) {
+func (a *app) noteOf(g *admin.Gate) {
 	if g.Note != "" && !a.json() {
 		a.note("%s", g.Note)
 	}
 }
 
-func (a *app) printCounts(g *sdk.Gate) error {
+func (a *app) printCounts(g *admin.Gate) error {
 	a.noteOf(g)
 	if a.json() {
 		return printJSON(a.Stdout, gateObjectOf(g, true))
 	}
-	return a.printLine(heldText(g, "would "+map[sdk.GateAction]string{sdk.GatePause: "hold", sdk.GateDrop: "drop"}[g.Action]))
+	return a.printLine(heldText(g, "would "+map[admin.GateAction]string{admin.GatePause: "hold", admin.GateDrop: "drop"}[g.Action]))
 }
 
-func heldText(g *sdk.Gate, does string) string {
+func heldText(g *admin.Gate, does string) string {
 	about := ""
 	if !g.Counts.Exact {
 		about = "about "
@@ -152,8 +153,8 @@ func (a *app) gateResumeCommand() *cobra.Command {
 expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; when not set, the lambda's recovery quota, or all at once if it has none")
-	return a.gates().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (sdk.Gate, error) {
-		g, err := k.ResumeGate(ctx, id, pace)
+	return a.gates().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (admin.Gate, error) {
+		g, err := admin.New(k).Gates.Resume(ctx, id, admin.GateResumeOptions{Pace: pace})
 		a.noteOf(&g)
 		return g, err
 	})
@@ -163,14 +164,14 @@ func (a *app) gateListCommand() *cobra.Command {
 	var ended bool
 	c := &cobra.Command{Use: "list [LAMBDA]", Short: "List gates, newest first", Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a)}
 	c.Flags().BoolVar(&ended, "ended", false, "also those that ended in the last 30 days")
-	return a.gates().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.Gate, error) {
-		return k.Gates(ctx, first(args), ended)
+	return a.gates().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.Gate, error) {
+		return admin.New(k).Gates.List(ctx, first(args), admin.GateListOptions{Ended: ended})
 	})
 }
 
 const gateEnded = "ended" // the state of a gate that holds nothing any more
 
-func (a *app) printGate(g *sdk.Gate) error {
+func (a *app) printGate(g *admin.Gate) error {
 	isEnded := g.State == gateEnded
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
@@ -187,7 +188,7 @@ func (a *app) printGate(g *sdk.Gate) error {
 		{"note", g.Note},
 	})
 	if !isEnded {
-		t.fact("counts", heldText(g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
+		t.fact("counts", heldText(g, map[admin.GateAction]string{admin.GatePause: "holds", admin.GateDrop: "drops"}[g.Action]))
 	}
 	return t.Flush()
 }
@@ -220,10 +221,10 @@ type gateCounts struct {
 	Sent     int64 `json:"sent"`
 }
 
-func gateObjectOf(g *sdk.Gate, withCounts bool) gateObject {
+func gateObjectOf(g *admin.Gate, withCounts bool) gateObject {
 	o := gateObject{
 		ID: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Tag: g.Tag, Reason: g.Reason,
-		State: g.State, Owner: g.Owner, Created: timeText(g.Created), Until: timeText(g.Until), Pace: g.Pace, Ended: timeText(g.Ended),
+		State: string(g.State), Owner: g.Owner, Created: timeText(g.Created), Until: timeText(g.Until), Pace: g.Pace, Ended: timeText(g.Ended),
 		EndedBy: g.EndedBy, Note: g.Note,
 	}
 	if withCounts {
@@ -233,7 +234,7 @@ func gateObjectOf(g *sdk.Gate, withCounts bool) gateObject {
 }
 
 // gateTasksText says which tasks a gate is about.
-func gateTasksText(g *sdk.Gate) string {
+func gateTasksText(g *admin.Gate) string {
 	switch {
 	case g.Priority != "":
 		return g.Lambda + ", priority " + g.Priority
@@ -245,9 +246,9 @@ func gateTasksText(g *sdk.Gate) string {
 	return g.Lambda
 }
 
-func gateStateText(g *sdk.Gate) string {
+func gateStateText(g *admin.Gate) string {
 	if g.Pace > 0 && g.Ended.IsZero() {
-		return g.State + " at " + strconv.Itoa(g.Pace) + "/s"
+		return string(g.State) + " at " + strconv.Itoa(g.Pace) + "/s"
 	}
-	return g.State
+	return string(g.State)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) groupCommand() *cobra.Command {
@@ -206,7 +207,7 @@ no others.`,
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")
 	c.Flags().BoolVar(&detach, "detach", false, "print the job and do not wait for its end")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		_, j, err := k.CancelGroup(ctx, args[0], pace)
+		_, j, err := admin.New(k).Groups.Cancel(ctx, args[0], admin.GroupCancelOptions{Pace: pace})
 		if err != nil {
 			return err
 		}
@@ -254,7 +255,7 @@ type groupFollowUpObject struct {
 
 func groupObjectOf(g *sdk.GroupInfo) groupObject {
 	o := groupObject{
-		ID: g.ID, State: g.State, Sealed: g.State != "open", Members: g.Members, Counted: g.Counted, Counts: g.Counts, Then: g.Then, Else: g.Else,
+		ID: g.ID, State: g.State, Sealed: g.State != "open", Members: g.Members, Counted: g.Counted, Counts: orEmpty(g.Counts), Then: g.Then, Else: g.Else,
 		FollowUp: string(g.FollowUp), Problem: g.Problem, Created: timeText(g.Created), CreatedBy: g.CreatedBy, Expires: timeText(g.Expires), Completed: timeText(g.Completed),
 		Cancelled: timeText(g.Cancelled), CancelledBy: g.CancelledBy, FollowUps: make([]groupFollowUpObject, len(g.FollowUps)),
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) inboundCommand() *cobra.Command {
@@ -57,9 +58,9 @@ Exit 1 when the server has no inbound queue, and when the sender was revoked or 
 
 func inboundKey(ctx context.Context, k *sdk.Client, sender string, lambdas []string) (string, error) {
 	if sender == "" {
-		return k.InboundKey(ctx)
+		return admin.New(k).InboundKey(ctx)
 	}
-	return k.InboundSenderKey(ctx, sender, lambdas...)
+	return admin.New(k).Senders.Key(ctx, sender, lambdas...)
 }
 
 func (a *app) senderCommand() *cobra.Command {
@@ -76,8 +77,8 @@ func (a *app) senderCommand() *cobra.Command {
 			Long: `Ends the inbound key of a sender for good. Within 10 seconds no server takes its messages: they stay in the
 queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
 name cannot be used again. Exit 1 when there is no such sender.`,
-		}, func(ctx context.Context, k *sdk.Client, name string) (sdk.InboundSender, error) {
-			return k.RevokeInboundSender(ctx, name)
+		}, func(ctx context.Context, k *sdk.Client, name string) (admin.Sender, error) {
+			return admin.New(k).Senders.Revoke(ctx, name)
 		}))
 }
 
@@ -89,6 +90,6 @@ type senderObject struct {
 	Revoked string   `json:"revoked,omitempty"`
 }
 
-func senderObjectOf(s *sdk.InboundSender) senderObject {
+func senderObjectOf(s *admin.Sender) senderObject {
 	return senderObject{s.Name, s.Lambdas, timeText(s.Created), timeText(s.Revoked)}
 }

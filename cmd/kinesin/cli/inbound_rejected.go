@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // rejectedPerCall is how many names a server takes in one call.
@@ -63,9 +64,9 @@ type rejectedObject struct {
 	BodyBase64    string `json:"body_base64,omitempty"`
 }
 
-func rejectedObjectOf(r *sdk.Rejected) rejectedObject {
+func rejectedObjectOf(r *admin.RejectedMessage) rejectedObject {
 	return rejectedObject{
-		Name: r.Name, Reason: r.Reason, Text: r.Text, At: timeText(r.At), Accepted: timeText(r.Accepted),
+		Name: r.Name, Reason: r.Reason, Text: r.Text, At: timeText(r.Rejected), Accepted: timeText(r.Accepted),
 		ID: string(r.ID), Lambda: r.Lambda, Bytes: r.Bytes, Retries: r.Retries,
 	}
 }
@@ -78,7 +79,7 @@ func (a *app) rejectedListCommand() *cobra.Command {
 		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.[] | select(.reason == "unknown_lambda").name'`,
 	}
 	c.Flags().Var(intValue{n: &limit}, "limit", "how many to list at most; 0 for all")
-	return a.rejected().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.Rejected, error) {
+	return a.rejected().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.RejectedMessage, error) {
 		all, more, err := readRejected(ctx, k, limit)
 		if more {
 			a.note("there is more; --limit 0 lists all")
@@ -87,8 +88,8 @@ func (a *app) rejectedListCommand() *cobra.Command {
 	})
 }
 
-func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []sdk.Rejected, more bool, err error) {
-	for r, err := range k.Rejected(ctx) {
+func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []admin.RejectedMessage, more bool, err error) {
+	for r, err := range admin.New(k).Rejected.List(ctx) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -103,8 +104,8 @@ func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []sdk.Reje
 func (a *app) rejectedGetCommand() *cobra.Command {
 	var whole bool
 	n := a.rejected()
-	n.whole = func(r *sdk.Rejected) any { return wholeRejected(r, whole) }
-	n.print = func(a *app, r *sdk.Rejected) error {
+	n.whole = func(r *admin.RejectedMessage) any { return wholeRejected(r, whole) }
+	n.print = func(a *app, r *admin.RejectedMessage) error {
 		o := wholeRejected(r, whole)
 		return o.print(newTable(a.Stdout))
 	}
@@ -113,7 +114,7 @@ func (a *app) rejectedGetCommand() *cobra.Command {
 	return n.getCommand(a, c)
 }
 
-func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
+func wholeRejected(r *admin.RejectedMessage, whole bool) rejectedObject {
 	o := rejectedObjectOf(r)
 	if r.Item != nil {
 		n := len(r.Item.Payload)
@@ -167,8 +168,8 @@ func (a *app) rejectedRetryCommand() *cobra.Command {
 		Short: "Accept tasks again that were set aside",
 		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. Tasks that became due meanwhile start at once. A stale
 task may have run already; then it runs twice. Exit 1 when one is still set aside.`,
-	}, "", "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
-		return k.RetryRejected(ctx, names...)
+	}, "", "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error) {
+		return admin.New(k).Rejected.Retry(ctx, names...)
 	})
 }
 
@@ -177,9 +178,9 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 		Use:   "delete NAME… | --all",
 		Short: "Delete what was set aside",
 		Long:  `Deletes what was set aside, with its contents. Exit 1 when there is none with a name.`,
-	}, outcomeDeleted, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
-		errs, err := k.DeleteRejected(ctx, names...)
-		results := make([]sdk.RetryResult, len(errs))
+	}, outcomeDeleted, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error) {
+		errs, err := admin.New(k).Rejected.Delete(ctx, names...)
+		results := make([]admin.RetryResult, len(errs))
 		for i := range errs {
 			results[i].Err = errs[i]
 		}
@@ -198,7 +199,7 @@ type actedObject struct {
 // rejectedActionCommand makes a command that does something with names, of which act takes up to
 // rejectedPerCall. outcome says what became of those for which no task is told; empty: there is one.
 func (a *app) rejectedActionCommand(
-	c *cobra.Command, outcome, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error),
+	c *cobra.Command, outcome, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error),
 ) *cobra.Command {
 	var all bool
 	c.Flags().BoolVar(&all, "all", false, allHelp)

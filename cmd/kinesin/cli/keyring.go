@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) keyringCommand() *cobra.Command {
@@ -42,10 +43,10 @@ type ringKeyObject struct {
 	Removed       []int  `json:"removed,omitempty"` // keys that a rotation removed
 }
 
-func ringKeyObjectOf(k *sdk.RingKey) ringKeyObject {
+func ringKeyObjectOf(k *admin.RingKey) ringKeyObject {
 	return ringKeyObject{
-		Number: k.Number, Created: timeText(k.Created), SealsFrom: timeText(k.SealsFrom), RetiredAt: timeText(k.RetiredAt),
-		MessagesUntil: timeText(k.MessagesUntil), VerifiesUntil: timeText(k.VerifiesUntil), State: k.State,
+		Number: k.Number, Created: timeText(k.Created), SealsFrom: timeText(k.SealsFrom), RetiredAt: timeText(k.Retired),
+		MessagesUntil: timeText(k.MessagesUntil), VerifiesUntil: timeText(k.VerifiesUntil), State: string(k.State),
 	}
 }
 
@@ -61,7 +62,7 @@ Rotate only when all servers are of a release that knows 'kinesin keyring'. Exit
 seal yet, and when 128 keys are kept.`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		added, removed, err := k.RotateKeys(ctx)
+		added, removed, err := admin.New(k).Keys.Rotate(ctx)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -22,7 +23,7 @@ func (a *app) lambdaCommand() *cobra.Command {
 		Short: "Create, show, change and delete lambdas",
 		Long:  `A lambda is a named kind of work, with the settings of its tasks.`,
 	}, a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaSetCommand(), a.lambdaDeleteCommand(),
-		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]sdk.LambdaInfo, error) {
+		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.Lambda, error) {
 			all, err := n.list(ctx, k)
 			a.noteRefused(all)
 			return all, err
@@ -30,7 +31,7 @@ func (a *app) lambdaCommand() *cobra.Command {
 }
 
 // noteRefused says which registrations are refused.
-func (a *app) noteRefused(all []sdk.LambdaInfo) {
+func (a *app) noteRefused(all []admin.Lambda) {
 	for i := range all {
 		if l := &all[i]; l.RegistrationRefused != "" && !a.json() {
 			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.Name, l.Name)
@@ -73,10 +74,10 @@ type lambdaObject struct {
 	Live   *statsObject  `json:"live,omitempty"`
 }
 
-func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
+func lambdaObjectOf(l *admin.Lambda) lambdaObject {
 	return lambdaObject{
-		RetryShare: l.RetryShare, BreakerFailures: l.BreakerFailures, BreakerWindowMS: millis(l.BreakerWindow),
-		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
+		RetryShare: l.RetryShare, BreakerFailures: l.Breaker.Failures, BreakerWindowMS: millis(l.Breaker.Window),
+		Name: l.Name, Mode: string(l.Mode), Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
 		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
 		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
@@ -85,8 +86,8 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 }
 
 // poisonBound returns how many losses in a row make a task dead; 0 for mode deliver.
-func poisonBound(l *sdk.LambdaInfo) int {
-	if l.Mode == sdk.ModeDeliver {
+func poisonBound(l *admin.Lambda) int {
+	if l.Mode == admin.ModeDeliver {
 		return 0
 	}
 	return cmp.Or(l.PoisonBound, task.PoisonBoundDefault)
@@ -94,14 +95,14 @@ func poisonBound(l *sdk.LambdaInfo) int {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func (a *app) printLambda(l *sdk.LambdaInfo) error {
+func (a *app) printLambda(l *admin.Lambda) error {
 	t := newTable(a.Stdout)
 	lambdaRows(t, l)
 	return t.Flush()
 }
 
 // printLambdaWith prints a lambda with its quotas and, if it has them, its live figures.
-func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
+func (a *app) printLambdaWith(l *admin.Lambda, quotas []admin.Quota) error {
 	if a.json() {
 		o := lambdaObjectOf(l)
 		for i := range quotas {
@@ -127,13 +128,13 @@ func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
 	return t.Flush()
 }
 
-func lambdaRows(t table, l *sdk.LambdaInfo) {
+func lambdaRows(t table, l *admin.Lambda) {
 	t.row("name", l.Name)
-	t.row("mode", l.Mode)
+	t.row("mode", string(l.Mode))
 	t.row("priorities", strings.Join(l.Priorities, ","))
 	t.fact("priority weights", weightsText(l))
 	t.row("shards", shardsText(l))
-	if l.Mode != sdk.ModeDeliver {
+	if l.Mode != admin.ModeDeliver {
 		t.row("max attempts", strconv.Itoa(l.MaxAttempts))
 		t.row("timeout", formatDuration(l.Timeout))
 		t.row("backoff", formatRange(l.BackoffMin, l.BackoffMax))
@@ -153,7 +154,7 @@ func lambdaRows(t table, l *sdk.LambdaInfo) {
 	}
 }
 
-func registeredText(l *sdk.LambdaInfo) string {
+func registeredText(l *admin.Lambda) string {
 	switch {
 	case l.Withdrawn:
 		return fmt.Sprintf("withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete %s --drop", l.Name)
@@ -168,7 +169,7 @@ func registeredText(l *sdk.LambdaInfo) string {
 }
 
 // weightsText returns the weights of the priorities, in their order; empty where that is strict.
-func weightsText(l *sdk.LambdaInfo) string {
+func weightsText(l *admin.Lambda) string {
 	if len(l.PriorityWeights) == 0 {
 		return ""
 	}
@@ -180,7 +181,7 @@ func weightsText(l *sdk.LambdaInfo) string {
 }
 
 // keyLimitText says for people how the tasks of each limit key are limited; empty where they are not.
-func keyLimitText(l *sdk.LambdaInfo) string {
+func keyLimitText(l *admin.Lambda) string {
 	var parts []string
 	if l.LimitKeyConcurrency > 0 {
 		parts = append(parts, fmt.Sprintf("%d at once", l.LimitKeyConcurrency))
@@ -192,7 +193,7 @@ func keyLimitText(l *sdk.LambdaInfo) string {
 }
 
 // shardsText returns the number of shards and, if they grew, from when on new tasks use them.
-func shardsText(l *sdk.LambdaInfo) string {
+func shardsText(l *admin.Lambda) string {
 	if l.ShardsFrom.IsZero() {
 		return strconv.Itoa(l.Shards)
 	}
@@ -200,7 +201,7 @@ func shardsText(l *sdk.LambdaInfo) string {
 }
 
 // lambdaFlags adds the flags for the settings that can be changed.
-func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
+func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
 	f.Var(intValue{&l.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", fmt.Sprintf("how many attempts may fail before a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
 	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
@@ -222,7 +223,7 @@ func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 }
 
 // checkLambda refuses priorities and backoffs that no server would accept; the other flags have bounds.
-func checkLambda(l *sdk.LambdaInfo) error {
+func checkLambda(l *admin.Lambda) error {
 	v := task.Lambda{Name: "any", Priorities: l.Priorities, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax}
 	if err := v.WithDefaults().Validate(); err != nil {
 		return usagef("%v", err)

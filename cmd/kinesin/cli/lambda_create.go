@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func (a *app) lambdaCreateCommand() *cobra.Command {
-	var l sdk.LambdaInfo
+	var l admin.Lambda
 	var priorities string
 	c := &cobra.Command{
 		Use:   "create NAME",
@@ -28,8 +29,8 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 		Args: one("NAME"),
 	}
 	f := c.Flags()
-	l.Mode = sdk.ModeManaged
-	f.Var(choiceValue{&l.Mode, []string{sdk.ModeManaged, sdk.ModeDeliver}}, "mode",
+	l.Mode = admin.ModeManaged
+	f.Var(choiceValue{(*string)(&l.Mode), []string{string(admin.ModeManaged), string(admin.ModeDeliver)}}, "mode",
 		"managed: workers of the SDK run its tasks; deliver: each task is put on an SQS queue when it is due, for consumers that need no Kinesin")
 	f.StringVar(&priorities, "priorities", "", "priorities, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "partitions per priority, which can grow later; 4 with DynamoDB and else 1 when not set")
@@ -45,7 +46,7 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		created, existed, err := k.CreateLambda(ctx, l)
+		created, existed, err := admin.New(k).Lambdas.Create(ctx, l)
 		if err != nil {
 			return err
 		}

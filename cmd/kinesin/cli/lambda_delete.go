@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) lambdaDeleteCommand() *cobra.Command {
@@ -24,7 +25,7 @@ A lambda that Terraform registered is deleted with its module call, and not by t
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		dropped, err := k.DeleteLambda(ctx, args[0], drop)
+		dropped, err := admin.New(k).Lambdas.Delete(ctx, args[0], admin.LambdaDeleteOptions{DropTasks: drop})
 		if dropped > 0 && err != nil {
 			a.note("dropped %d tasks so far; run the command again to continue", dropped)
 		}

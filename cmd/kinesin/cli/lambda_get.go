@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) lambdaGetCommand() *cobra.Command {
@@ -31,7 +32,7 @@ share a store, each has its part of the tasks. The rest is of all servers.`,
 		if err != nil {
 			return err
 		}
-		quotas, err := k.Quotas(ctx, args[0])
+		quotas, err := admin.New(k).Quotas.List(ctx, args[0])
 		if err != nil && !errors.Is(err, sdk.ErrUnsupported) { // of an older server
 			return err
 		}
@@ -42,9 +43,9 @@ share a store, each has its part of the tasks. The rest is of all servers.`,
 	})
 }
 
-func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (sdk.LambdaInfo, error) {
+func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (admin.Lambda, error) {
 	if live {
-		return k.GetLambdaLive(ctx, name, count)
+		return admin.New(k).Lambdas.Live(ctx, name, admin.LambdaLiveOptions{Count: count})
 	}
-	return k.GetLambda(ctx, name)
+	return admin.New(k).Lambdas.Get(ctx, name)
 }

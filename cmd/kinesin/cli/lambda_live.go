@@ -8,26 +8,27 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // liveRows adds the live figures of a lambda.
-func liveRows(t table, l *sdk.LambdaInfo) {
+func liveRows(t table, l *admin.Lambda) {
 	s := l.Live
-	if l.Mode != sdk.ModeDeliver && s.Workers >= 0 {
+	if l.Mode != admin.ModeDeliver && s.Workers >= 0 {
 		t.row("workers", strconv.Itoa(s.Workers))
 	}
 	t.row("live tasks", liveTasksText(s))
 	t.fact("overdue", overdueText(s))
 	started := "first starts"
-	if l.Mode == sdk.ModeDeliver {
+	if l.Mode == admin.ModeDeliver {
 		started = "deliveries"
 	}
-	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.Started, started, s.Ended, s.Failed))
-	if s.Throttled > 0 {
-		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.Throttled))
+	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.StartedPerSecond, started, s.EndedPerSecond, s.FailedPerSecond))
+	if s.ThrottledPerSecond > 0 {
+		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.ThrottledPerSecond))
 	}
-	if s.Lateness99 > 0 {
-		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", latenessText(s.Lateness50), latenessText(s.Lateness99)))
+	if s.LatenessP99 > 0 {
+		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", latenessText(s.LatenessP50), latenessText(s.LatenessP99)))
 	}
 	for i := range s.Priorities {
 		p := &s.Priorities[i]
@@ -42,7 +43,7 @@ func liveRows(t table, l *sdk.LambdaInfo) {
 }
 
 // liveTasksText says how many tasks live, if that is known.
-func liveTasksText(s *sdk.LambdaStats) string {
+func liveTasksText(s *admin.LambdaStats) string {
 	if !s.Exact && len(s.Tasks) == 0 && s.Due < 0 {
 		return "not counted; --count estimates them"
 	}
@@ -65,7 +66,7 @@ func numberText(n int64, exact bool) string {
 }
 
 // overdueText says how long the task is overdue that has waited longest; empty if none is.
-func overdueText(s *sdk.LambdaStats) string {
+func overdueText(s *admin.LambdaStats) string {
 	if s.OldestDue.IsZero() {
 		return ""
 	}
@@ -76,7 +77,7 @@ func overdueText(s *sdk.LambdaStats) string {
 	return late.Round(time.Second).String()
 }
 
-func queueText(p *sdk.PriorityStats) string {
+func queueText(p *admin.PriorityStats) string {
 	text := "not known"
 	if p.Queued >= 0 {
 		text = fmt.Sprintf("%d tasks", p.Queued)
@@ -87,10 +88,10 @@ func queueText(p *sdk.PriorityStats) string {
 			text += ", oldest " + p.Oldest.Round(time.Millisecond).String()
 		}
 	}
-	return text + fmt.Sprintf("; %.1f/s started", p.Started)
+	return text + fmt.Sprintf("; %.1f/s started", p.StartedPerSecond)
 }
 
-func heldByText(h *sdk.WaitsFor) string {
+func heldByText(h *admin.HeldBy) string {
 	if h.Tasks < 0 {
 		return h.Text
 	}
@@ -98,7 +99,7 @@ func heldByText(h *sdk.WaitsFor) string {
 }
 
 // heldByReasons returns why tasks wait, each reason once.
-func heldByReasons(all []sdk.WaitsFor) string {
+func heldByReasons(all []admin.HeldBy) string {
 	var reasons []string
 	for i := range all {
 		reason := all[i].Reason
@@ -136,7 +137,7 @@ type priorityObject struct {
 	OldestMS float64 `json:"oldest_ms,omitempty"`
 }
 
-func heldByObjects(all []sdk.WaitsFor) []heldByObject {
+func heldByObjects(all []admin.HeldBy) []heldByObject {
 	objects := make([]heldByObject, len(all))
 	for i := range all {
 		h := &all[i]

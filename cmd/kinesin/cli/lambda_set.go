@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func (a *app) lambdaSetCommand() *cobra.Command {
-	var l sdk.LambdaInfo
+	var l admin.Lambda
 	c := &cobra.Command{
 		Use:     "set NAME",
 		Aliases: []string{"update"},
@@ -48,7 +49,7 @@ are fixed at creation.`,
 		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		changed, err := k.UpdateLambda(ctx, l)
+		changed, err := admin.New(k).Lambdas.Update(ctx, l)
 		if err != nil {
 			return err
 		}

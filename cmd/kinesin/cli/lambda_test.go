@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/server"
 )
 
 func TestHowALambdaIsRegistered(t *testing.T) {
 	t.Parallel()
-	for want, l := range map[string]sdk.LambdaInfo{
+	for want, l := range map[string]admin.Lambda{
 		"":                            {Name: "mail"},
 		"registered     by Terraform": {Name: "mail", Registered: true},
 		"registered     withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
@@ -39,7 +39,7 @@ func TestTheListOfLambdasTellsWhichRegistrationsAreRefused(t *testing.T) {
 	t.Parallel()
 	var notes bytes.Buffer
 	a := &app{Process: Process{Stderr: &notes}}
-	a.noteRefused([]sdk.LambdaInfo{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
+	a.noteRefused([]admin.Lambda{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
 	if got := notes.String(); strings.Contains(got, "bills") || !strings.Contains(got, "the registration of mail is refused: `kinesin lambda get mail` says why") {
 		t.Errorf("noted %q", got)
 	}
@@ -49,9 +49,9 @@ func TestTheListOfLambdasHasNoSettingsOfModeDeliver(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	a := &app{Process: Process{Stdout: &text}}
-	err := a.lambdas().printAll(a, []sdk.LambdaInfo{
-		{Name: "out", Mode: sdk.ModeDeliver, Priorities: []string{"one"}, Shards: 1, Retention: time.Hour},
-		{Name: "mail", Mode: sdk.ModeManaged, Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour},
+	err := a.lambdas().printAll(a, []admin.Lambda{
+		{Name: "out", Mode: admin.ModeDeliver, Priorities: []string{"one"}, Shards: 1, Retention: time.Hour},
+		{Name: "mail", Mode: admin.ModeManaged, Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour},
 	})
 	if err != nil {
 		t.Fatal(err)

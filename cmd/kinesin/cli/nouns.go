@@ -12,40 +12,42 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/slo"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // The functions below are the rows of the table of nouns: what there is to list, to get and to delete.
 
-func (a *app) lambdas() *noun[sdk.LambdaInfo] {
-	return &noun[sdk.LambdaInfo]{
+func (a *app) lambdas() *noun[admin.Lambda] {
+	return &noun[admin.Lambda]{
 		word: "lambda", arg: "NAME", none: "there are no lambdas; create one with `kinesin lambda create NAME`",
-		object: func(l *sdk.LambdaInfo) any { return lambdaObjectOf(l) },
+		object: func(l *admin.Lambda) any { return lambdaObjectOf(l) },
 		print:  (*app).printLambda,
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.LambdaInfo, error) { return k.ListLambdas(ctx) },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.Lambda, error) {
+			return admin.New(k).Lambdas.List(ctx)
+		},
 		titles: []string{"NAME", "MODE", "PRIORITIES", "SHARDS", "MAX ATTEMPTS", "TIMEOUT", "BACKOFF", "RETENTION"},
 		wide:   []string{"KEY RETENTION", "POISON BOUND", "WEIGHTS", "LIMIT BY KEY", "CREATED", "REGISTERED"},
-		cells: func(l *sdk.LambdaInfo) []string {
+		cells: func(l *admin.Lambda) []string {
 			attempts, timeout, backoff := strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout), formatRange(l.BackoffMin, l.BackoffMax)
-			if l.Mode == sdk.ModeDeliver { // it has none
+			if l.Mode == admin.ModeDeliver { // it has none
 				attempts, timeout, backoff = "", "", ""
 			}
 			return []string{
-				l.Name, l.Mode, strings.Join(l.Priorities, ","), strconv.Itoa(l.Shards), attempts, timeout, backoff, formatDuration(l.Retention),
+				l.Name, string(l.Mode), strings.Join(l.Priorities, ","), strconv.Itoa(l.Shards), attempts, timeout, backoff, formatDuration(l.Retention),
 				formatDuration(cmp.Or(l.KeyRetention, l.Retention)), countText(poisonBound(l)), weightsText(l), keyLimitText(l), timeText(l.Created), registeredText(l),
 			}
 		},
 	}
 }
 
-func (a *app) quotas() *noun[sdk.Quota] {
-	return &noun[sdk.Quota]{
+func (a *app) quotas() *noun[admin.Quota] {
+	return &noun[admin.Quota]{
 		word: "quota", arg: "LAMBDA", none: "there are no quotas; set one with `kinesin quota set LAMBDA --rate N`",
-		object: func(q *sdk.Quota) any { return quotaObjectOf(q) },
-		print:  func(a *app, q *sdk.Quota) error { return a.printLine(quotaText(q)) },
+		object: func(q *admin.Quota) any { return quotaObjectOf(q) },
+		print:  func(a *app, q *admin.Quota) error { return a.printLine(quotaText(q)) },
 		titles: []string{"LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "CONCURRENCY", "ADMIT", "RECOVERY", "UPDATED", "BY"},
 		wide:   []string{"FROM"},
-		cells: func(q *sdk.Quota) []string {
+		cells: func(q *admin.Quota) []string {
 			return []string{
 				q.Lambda, q.Priority, q.Identity, rateText(q.Rate), countText(q.Burst), countText(q.Concurrency), rateText(q.Admit),
 				rateText(float64(q.Recovery)), timeText(q.Updated), q.UpdatedBy, sourceText(q.Registered, q.ManagedBy),
@@ -54,14 +56,16 @@ func (a *app) quotas() *noun[sdk.Quota] {
 	}
 }
 
-func (a *app) objectives() *noun[slo.Status] {
-	return &noun[slo.Status]{
+func (a *app) objectives() *noun[admin.ObjectiveStatus] {
+	return &noun[admin.ObjectiveStatus]{
 		word: "the objective of", arg: "LAMBDA", none: "there are no objectives; set one with `kinesin objective set LAMBDA --within 5s --objective 99`",
-		about:  func(s *slo.Status) string { return promiseText(&s.Objective) },
-		object: func(s *slo.Status) any { return sloObjectOf(s) },
-		list:   func(ctx context.Context, k *sdk.Client) ([]slo.Status, error) { return k.Objectives(ctx, "") },
-		get: func(ctx context.Context, k *sdk.Client, lambda string) (s slo.Status, err error) {
-			all, err := k.Objectives(ctx, lambda)
+		about:  func(s *admin.ObjectiveStatus) string { return promiseText(&s.Objective) },
+		object: func(s *admin.ObjectiveStatus) any { return sloObjectOf(s) },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.ObjectiveStatus, error) {
+			return admin.New(k).Objectives.List(ctx, "")
+		},
+		get: func(ctx context.Context, k *sdk.Client, lambda string) (s admin.ObjectiveStatus, err error) {
+			all, err := admin.New(k).Objectives.List(ctx, lambda)
 			if err == nil && len(all) == 0 {
 				err = fmt.Errorf("lambda %s has no objective; kinesin objective set %s sets one", lambda, lambda)
 			}
@@ -70,10 +74,12 @@ func (a *app) objectives() *noun[slo.Status] {
 			}
 			return all[0], nil
 		},
-		delete: func(ctx context.Context, k *sdk.Client, lambda string) error { return k.DeleteObjective(ctx, lambda) },
+		delete: func(ctx context.Context, k *sdk.Client, lambda string) error {
+			return admin.New(k).Objectives.Delete(ctx, lambda)
+		},
 		titles: []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "LATE NOW", "IN TIME", "BUDGET LEFT", "BURN", "FROM"},
 		wide:   []string{"UPDATED", "BY"},
-		cells: func(s *slo.Status) []string {
+		cells: func(s *admin.ObjectiveStatus) []string {
 			return []string{
 				s.Lambda, promiseText(&s.Objective), formatDuration(s.Window), strconv.FormatInt(s.Started, 10), strconv.FormatInt(s.Waiting, 10),
 				percentText(s.Attained), percentText(100 * s.BudgetLeft), burnText(s), sourceText(s.Registered, s.ManagedBy), timeText(s.Updated), s.UpdatedBy,
@@ -82,12 +88,12 @@ func (a *app) objectives() *noun[slo.Status] {
 	}
 }
 
-func (a *app) stats() *noun[sdk.LambdaStats] {
-	return &noun[sdk.LambdaStats]{
-		object: func(s *sdk.LambdaStats) any { return statsObjectOf(s) },
+func (a *app) stats() *noun[admin.LambdaStats] {
+	return &noun[admin.LambdaStats]{
+		object: func(s *admin.LambdaStats) any { return statsObjectOf(s) },
 		titles: []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "DEAD 1H", "DEAD 1D", "P50", "P99", "HELD BACK BY"},
 		wide:   []string{"THROTTLED/S"},
-		cells: func(s *sdk.LambdaStats) []string {
+		cells: func(s *admin.LambdaStats) []string {
 			count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.Exact) }
 			rate := func(r float64) string { return fmt.Sprintf("%.1f", r) }
 			overdue := ""
@@ -96,39 +102,45 @@ func (a *app) stats() *noun[sdk.LambdaStats] {
 			}
 			return []string{
 				s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
-				count(sdk.StateClaimed, sdk.StateProcessing), overdue, rate(s.Started), rate(s.Ended), rate(s.Failed), strconv.FormatInt(s.DeadHour, 10),
-				strconv.FormatInt(s.DeadDay, 10), latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy), rate(s.Throttled),
+				count(sdk.StateClaimed, sdk.StateProcessing), overdue, rate(s.StartedPerSecond), rate(s.EndedPerSecond), rate(s.FailedPerSecond), strconv.FormatInt(s.DeadHour, 10),
+				strconv.FormatInt(s.DeadDay, 10), latenessText(s.LatenessP50), latenessText(s.LatenessP99), heldByReasons(s.HeldBy), rate(s.ThrottledPerSecond),
 			}
 		},
 	}
 }
 
-func (a *app) crons() *noun[sdk.Cron] {
-	return &noun[sdk.Cron]{
+func (a *app) crons() *noun[admin.Cron] {
+	return &noun[admin.Cron]{
 		word: "cron", arg: "NAME",
-		about:  func(c *sdk.Cron) string { return c.Schedule },
-		object: func(c *sdk.Cron) any { return cronObjectOf(c) },
+		about:  func(c *admin.Cron) string { return c.Schedule },
+		object: func(c *admin.Cron) any { return cronObjectOf(c) },
 		print:  (*app).printCron,
 		text:   stateOfCron,
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.Cron, error) { return k.Crons(ctx, "") },
-		get:    func(ctx context.Context, k *sdk.Client, name string) (sdk.Cron, error) { return k.Cron(ctx, name) },
-		delete: func(ctx context.Context, k *sdk.Client, name string) error { return k.DeleteCron(ctx, name) },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.Cron, error) {
+			return admin.New(k).Crons.List(ctx, "")
+		},
+		get: func(ctx context.Context, k *sdk.Client, name string) (admin.Cron, error) {
+			return admin.New(k).Crons.Get(ctx, name)
+		},
+		delete: func(ctx context.Context, k *sdk.Client, name string) error {
+			return admin.New(k).Crons.Delete(ctx, name)
+		},
 		titles: []string{"NAME", "LAMBDA", "SCHEDULE", "ZONE", "STATE", "NEXT"},
 		wide:   []string{"OVERLAP", "CATCH-UP", "PRIORITY", "COLLECTION", "TAGS", "FROM"},
-		cells: func(c *sdk.Cron) []string {
+		cells: func(c *admin.Cron) []string {
 			return []string{
 				c.Name, c.Lambda, c.Schedule, c.Zone, stateOfCron(c), firesText(c, 1),
-				c.Overlap, c.CatchUp, c.Priority, c.Collection, tagsText(c.Tags), sourceText(c.Registered, c.ManagedBy),
+				string(c.Overlap), string(c.CatchUp), c.Priority, c.Collection, tagsText(c.Tags), sourceText(c.Registered, c.ManagedBy),
 			}
 		},
 	}
 }
 
-func (a *app) occurrences() *noun[sdk.CronOccurrence] {
-	return &noun[sdk.CronOccurrence]{
-		object: func(o *sdk.CronOccurrence) any { return occurrenceObjectOf(o) },
+func (a *app) occurrences() *noun[admin.CronOccurrence] {
+	return &noun[admin.CronOccurrence]{
+		object: func(o *admin.CronOccurrence) any { return occurrenceObjectOf(o) },
 		titles: []string{"NOMINAL", "OUTCOME", "STATE", "LATE", "ID", "REASON"},
-		cells: func(o *sdk.CronOccurrence) []string {
+		cells: func(o *admin.CronOccurrence) []string {
 			outcome, late := o.Outcome, ""
 			if o.Backfill {
 				outcome += " (backfill)"
@@ -139,24 +151,28 @@ func (a *app) occurrences() *noun[sdk.CronOccurrence] {
 			if o.Late > 0 {
 				late = o.Late.String()
 			}
-			return []string{timeText(o.Nominal), outcome, string(o.State), late, string(o.ID), strings.TrimSpace(o.Reason)}
+			return []string{timeText(o.Nominal), string(outcome), string(o.State), late, string(o.ID), strings.TrimSpace(o.Reason)}
 		},
 	}
 }
 
-func (a *app) gates() *noun[sdk.Gate] {
-	return &noun[sdk.Gate]{
+func (a *app) gates() *noun[admin.Gate] {
+	return &noun[admin.Gate]{
 		word: "gate", arg: "ID",
-		about:  func(g *sdk.Gate) string { return g.Reason },
-		object: func(g *sdk.Gate) any { return gateObjectOf(g, false) },
-		whole:  func(g *sdk.Gate) any { return gateObjectOf(g, g.State != gateEnded) },
+		about:  func(g *admin.Gate) string { return g.Reason },
+		object: func(g *admin.Gate) any { return gateObjectOf(g, false) },
+		whole:  func(g *admin.Gate) any { return gateObjectOf(g, g.State != gateEnded) },
 		print:  (*app).printGate,
-		text:   func(g *sdk.Gate) string { return g.State },
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.Gate, error) { return k.Gates(ctx, "", false) }, // open ones
-		get:    func(ctx context.Context, k *sdk.Client, id string) (sdk.Gate, error) { return k.GetGate(ctx, id) },
+		text:   func(g *admin.Gate) string { return string(g.State) },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.Gate, error) {
+			return admin.New(k).Gates.List(ctx, "", admin.GateListOptions{})
+		}, // open ones
+		get: func(ctx context.Context, k *sdk.Client, id string) (admin.Gate, error) {
+			return admin.New(k).Gates.Get(ctx, id)
+		},
 		titles: []string{"ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON"},
 		wide:   []string{"ENDED", "ENDED BY"},
-		cells: func(g *sdk.Gate) []string {
+		cells: func(g *admin.Gate) []string {
 			return []string{
 				g.ID, string(g.Action), gateTasksText(g), gateStateText(g), timeText(g.Created), timeText(g.Until), g.Owner, g.Reason, timeText(g.Ended), g.EndedBy,
 			}
@@ -164,18 +180,20 @@ func (a *app) gates() *noun[sdk.Gate] {
 	}
 }
 
-func (a *app) jobs() *noun[sdk.Job] {
-	return &noun[sdk.Job]{
+func (a *app) jobs() *noun[admin.Job] {
+	return &noun[admin.Job]{
 		word: "job", arg: "ID",
-		about:  func(j *sdk.Job) string { return string(j.Action) + ", " + string(j.State) },
-		object: func(j *sdk.Job) any { return jobObjectOf(j) },
+		about:  func(j *admin.Job) string { return string(j.Action) + ", " + string(j.State) },
+		object: func(j *admin.Job) any { return jobObjectOf(j) },
 		print:  (*app).printJob,
-		text:   func(j *sdk.Job) string { return string(j.State) },
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.Job, error) { return k.Jobs(ctx) },
-		get:    func(ctx context.Context, k *sdk.Client, id string) (sdk.Job, error) { return k.GetJob(ctx, id) },
+		text:   func(j *admin.Job) string { return string(j.State) },
+		list:   func(ctx context.Context, k *sdk.Client) ([]admin.Job, error) { return admin.New(k).Jobs.List(ctx) },
+		get: func(ctx context.Context, k *sdk.Client, id string) (admin.Job, error) {
+			return admin.New(k).Jobs.Get(ctx, id)
+		},
 		titles: []string{"ID", "ACTION", "STATE", "CREATED", "OUTCOMES", "FILTER"},
 		wide:   []string{"ENDED", "BY", "TASKS"},
-		cells: func(j *sdk.Job) []string {
+		cells: func(j *admin.Job) []string {
 			return []string{
 				j.ID, actionText(j), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), cmp.Or(j.Where, rangeText(j)),
 				timeText(j.Ended), j.CreatedBy, matchedText(j),
@@ -233,61 +251,63 @@ func (a *app) tokens() *noun[tokenObject] {
 	}
 }
 
-func (a *app) senders() *noun[sdk.InboundSender] {
-	return &noun[sdk.InboundSender]{
+func (a *app) senders() *noun[admin.Sender] {
+	return &noun[admin.Sender]{
 		word: "sender", arg: "NAME", none: "there are no senders; make one with `kinesin inbound key --sender NAME --lambda PATTERN`",
-		about:  func(s *sdk.InboundSender) string { return strings.Join(s.Lambdas, ",") },
-		object: func(s *sdk.InboundSender) any { return senderObjectOf(s) },
-		text:   func(s *sdk.InboundSender) string { return outcomeRevoked + " sender " + s.Name },
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.InboundSender, error) { return k.InboundSenders(ctx) },
+		about:  func(s *admin.Sender) string { return strings.Join(s.Lambdas, ",") },
+		object: func(s *admin.Sender) any { return senderObjectOf(s) },
+		text:   func(s *admin.Sender) string { return outcomeRevoked + " sender " + s.Name },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.Sender, error) {
+			return admin.New(k).Senders.List(ctx)
+		},
 		titles: []string{"NAME", "LAMBDAS", "CREATED", "REVOKED"},
-		cells: func(s *sdk.InboundSender) []string {
+		cells: func(s *admin.Sender) []string {
 			return []string{s.Name, strings.Join(s.Lambdas, ","), timeText(s.Created), timeText(s.Revoked)}
 		},
 	}
 }
 
-func (a *app) rejected() *noun[sdk.Rejected] {
-	return &noun[sdk.Rejected]{
+func (a *app) rejected() *noun[admin.RejectedMessage] {
+	return &noun[admin.RejectedMessage]{
 		word: "message", arg: "NAME", none: "nothing is set aside",
-		about:  func(r *sdk.Rejected) string { return r.Reason },
-		object: func(r *sdk.Rejected) any { return rejectedObjectOf(r) },
-		list: func(ctx context.Context, k *sdk.Client) ([]sdk.Rejected, error) {
+		about:  func(r *admin.RejectedMessage) string { return r.Reason },
+		object: func(r *admin.RejectedMessage) any { return rejectedObjectOf(r) },
+		list: func(ctx context.Context, k *sdk.Client) ([]admin.RejectedMessage, error) {
 			all, _, err := readRejected(ctx, k, listLimitDefault)
 			return all, err
 		},
-		get: func(ctx context.Context, k *sdk.Client, name string) (sdk.Rejected, error) {
-			return k.GetRejected(ctx, name)
+		get: func(ctx context.Context, k *sdk.Client, name string) (admin.RejectedMessage, error) {
+			return admin.New(k).Rejected.Get(ctx, name)
 		},
 		titles: []string{"NAME", "REASON", "LAMBDA", "AT", "BYTES", "RETRIES", "TEXT"},
 		wide:   []string{"ACCEPTED", "ID"},
-		cells: func(r *sdk.Rejected) []string {
+		cells: func(r *admin.RejectedMessage) []string {
 			return []string{
-				r.Name, r.Reason, r.Lambda, timeText(r.At), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Retries), r.Text, timeText(r.Accepted), string(r.ID),
+				r.Name, r.Reason, r.Lambda, timeText(r.Rejected), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Retries), r.Text, timeText(r.Accepted), string(r.ID),
 			}
 		},
 	}
 }
 
-func (a *app) ringKeys() *noun[sdk.RingKey] {
-	return &noun[sdk.RingKey]{
-		object: func(k *sdk.RingKey) any { return ringKeyObjectOf(k) },
-		list:   func(ctx context.Context, k *sdk.Client) ([]sdk.RingKey, error) { return k.RingKeys(ctx) },
+func (a *app) ringKeys() *noun[admin.RingKey] {
+	return &noun[admin.RingKey]{
+		object: func(k *admin.RingKey) any { return ringKeyObjectOf(k) },
+		list:   func(ctx context.Context, k *sdk.Client) ([]admin.RingKey, error) { return admin.New(k).Keys.List(ctx) },
 		titles: []string{"NUMBER", "STATE", "CREATED", "SEALS FROM", "RETIRED AT", "MESSAGES UNTIL", "VERIFIES UNTIL"},
-		cells: func(k *sdk.RingKey) []string {
+		cells: func(k *admin.RingKey) []string {
 			return []string{
-				strconv.Itoa(k.Number), k.State, timeText(k.Created), timeText(k.SealsFrom), timeText(k.RetiredAt), timeText(k.MessagesUntil), timeText(k.VerifiesUntil),
+				strconv.Itoa(k.Number), string(k.State), timeText(k.Created), timeText(k.SealsFrom), timeText(k.Retired), timeText(k.MessagesUntil), timeText(k.VerifiesUntil),
 			}
 		},
 	}
 }
 
-func (a *app) deadLetters() *noun[sdk.DeadLetter] {
-	return &noun[sdk.DeadLetter]{
-		object: func(l *sdk.DeadLetter) any { return deadLetterObjectOf(l) },
+func (a *app) deadLetters() *noun[admin.DeadLetter] {
+	return &noun[admin.DeadLetter]{
+		object: func(l *admin.DeadLetter) any { return deadLetterObjectOf(l) },
 		titles: []string{"ID", "PRIORITY", "DUE", "SENT", "RECEIVES", "BYTES", "PAYLOAD"},
 		wide:   []string{"MESSAGE"},
-		cells: func(l *sdk.DeadLetter) []string {
+		cells: func(l *admin.DeadLetter) []string {
 			text, encoded := textOrBase64(l.Payload)
 			return []string{
 				string(l.ID), l.Priority, timeText(l.Due), timeText(l.Sent), strconv.Itoa(l.Receives), strconv.Itoa(l.PayloadBytes), quotedText(text) + encoded, l.MessageID,

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/slo"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // sloWindowDefault is the window of an objective that names none; the server has the same.
@@ -39,7 +39,7 @@ is the budget: what may be late. Each server counts starts by the hour in the st
 }
 
 func (a *app) objectiveSetCommand() *cobra.Command {
-	o := slo.Objective{Window: sloWindowDefault}
+	o := admin.Objective{Window: sloWindowDefault}
 	c := &cobra.Command{
 		Use:   "set LAMBDA --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
@@ -56,7 +56,7 @@ are, by the time that held then.`,
 		if err := checkObjective(&o, "--"); err != nil {
 			return usagef("%v", err)
 		}
-		set, err := k.SetObjective(ctx, o)
+		set, err := admin.New(k).Objectives.Set(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -66,14 +66,14 @@ are, by the time that held then.`,
 }
 
 // objectiveFlags are the settings of an objective.
-func objectiveFlags(f *pflag.FlagSet, o *slo.Objective) {
+func objectiveFlags(f *pflag.FlagSet, o *admin.Objective) {
 	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
 	f.Var(number(&o.Percent, o.Percent), "objective", "`PERCENT` of tasks that start in time, above 0 and below 100")
 	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
 }
 
 // checkObjective refuses settings that are missing or not allowed; mark is what is before their names.
-func checkObjective(o *slo.Objective, mark string) error {
+func checkObjective(o *admin.Objective, mark string) error {
 	switch {
 	case o.Within == 0:
 		return fmt.Errorf("%swithin is missing: how late may a task start, such as 5s?", mark)
@@ -90,12 +90,12 @@ below 0: more was late than may be), and how fast it is used up: at a burn of 1 
 in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.`
 
 // promiseText says for people what an objective asks for.
-func promiseText(o *slo.Objective) string {
+func promiseText(o *admin.Objective) string {
 	return percentText(o.Percent) + " within " + formatDuration(o.Within)
 }
 
 // burnText says how fast the budget is used up, over each of the times that the server looks back.
-func burnText(s *slo.Status) string {
+func burnText(s *admin.ObjectiveStatus) string {
 	burns := make([]string, len(s.Burns))
 	for i, b := range s.Burns {
 		burns[i] = formatDuration(b.Over) + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
@@ -138,13 +138,13 @@ type burnObject struct {
 	Started int64   `json:"started"`
 }
 
-func objectiveObjectOf(o *slo.Objective) objectiveObject {
+func objectiveObjectOf(o *admin.Objective) objectiveObject {
 	return objectiveObject{
 		o.Lambda, formatDuration(o.Within), o.Percent, formatDuration(o.Window), timeText(o.Updated), o.UpdatedBy, o.ManagedBy, o.Registered,
 	}
 }
 
-func sloObjectOf(s *slo.Status) sloObject {
+func sloObjectOf(s *admin.ObjectiveStatus) sloObject {
 	o := sloObject{objectiveObjectOf(&s.Objective), s.Started, s.Good, s.Waiting, s.Attained, s.BudgetLeft, []burnObject{}}
 	for _, b := range s.Burns {
 		o.Burn = append(o.Burn, burnObject{formatDuration(b.Over), b.Rate, b.Started})

@@ -193,3 +193,11 @@ func (a *arrayWriter) end() error {
 	_, err := io.WriteString(a.w, text)
 	return err
 }
+
+// orEmpty returns a map that JSON does not show as null.
+func orEmpty[M ~map[K]V, K comparable, V any](m M) M {
+	if m == nil {
+		return M{}
+	}
+	return m
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // Bounds of the flags; the server has the same.
@@ -23,8 +24,8 @@ const (
 
 func (a *app) quotaCommand() *cobra.Command {
 	n := a.quotas()
-	of := func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.Quota, error) {
-		return k.Quotas(ctx, first(args))
+	of := func(ctx context.Context, k *sdk.Client, args []string) ([]admin.Quota, error) {
+		return admin.New(k).Quotas.List(ctx, first(args))
 	}
 	return group(&cobra.Command{
 		Use:   "quota",
@@ -41,7 +42,7 @@ is scheduled faster.`,
 }
 
 func (a *app) quotaSetCommand() *cobra.Command {
-	var q sdk.Quota
+	var q admin.Quota
 	c := &cobra.Command{
 		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
 		Short: "Set a quota of a lambda, or take it away",
@@ -71,7 +72,7 @@ the SDK and schedule --batch do.`,
 		if err := checkQuota(&q, "--"); err != nil {
 			return usagef("%v", err)
 		}
-		set, err := k.SetQuota(ctx, q)
+		set, err := admin.New(k).Quotas.Set(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ the SDK and schedule --batch do.`,
 }
 
 // quotaFlags are the limits of a quota.
-func quotaFlags(f *pflag.FlagSet, q *sdk.Quota) {
+func quotaFlags(f *pflag.FlagSet, q *admin.Quota) {
 	f.Var(rateLimit(&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"), "rate", "starts per second, such as 100 or 0.5, or none")
 	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
 	f.Var(countLimit(&q.Concurrency, quotaConcurrencyMax, "concurrency"), "concurrency", "tasks that run at once, or none")
@@ -89,7 +90,7 @@ func quotaFlags(f *pflag.FlagSet, q *sdk.Quota) {
 }
 
 // checkQuota refuses limits that do not go together; mark is what is before their names.
-func checkQuota(q *sdk.Quota, mark string) error {
+func checkQuota(q *admin.Quota, mark string) error {
 	refuse := func(text string) error { return errors.New(strings.ReplaceAll(text, "--", mark)) }
 	switch {
 	case q.Rate == 0 && q.Burst == 0 && q.Admit == 0 && q.Concurrency == 0 && q.Recovery == 0:
@@ -127,12 +128,12 @@ type quotaObject struct {
 	Registered  bool    `json:"registered,omitempty"`
 }
 
-func quotaObjectOf(q *sdk.Quota) quotaObject {
+func quotaObjectOf(q *admin.Quota) quotaObject {
 	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy, q.ManagedBy, q.Registered}
 }
 
 // quotaText says for people what a quota is about, and what it allows.
-func quotaText(q *sdk.Quota) string {
+func quotaText(q *admin.Quota) string {
 	text := q.Lambda
 	if q.Priority != "" {
 		text += ", priority " + q.Priority
@@ -144,7 +145,7 @@ func quotaText(q *sdk.Quota) string {
 }
 
 // limitsText says for people what a quota allows.
-func limitsText(q *sdk.Quota) string {
+func limitsText(q *admin.Quota) string {
 	var limits []string
 	if q.Rate > 0 {
 		text := rateText(q.Rate) + " starts"

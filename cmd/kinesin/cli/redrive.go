@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) redriveCommand() *cobra.Command {
@@ -47,5 +48,5 @@ With --where it redrives the tasks that a filter selects, by a job on the server
 		}
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
 		return a.printChanges(ids, all, err)
-	}), sdk.JobRedrive)
+	}), admin.JobRedrive)
 }

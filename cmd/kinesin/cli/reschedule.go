@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) rescheduleCommand() *cobra.Command {
@@ -44,5 +45,5 @@ With --where it moves the live tasks that a filter selects, by a job on the serv
 			a.notePast(&when)
 		}
 		return a.printChanges(ids, all, err)
-	}), sdk.JobReschedule)
+	}), admin.JobReschedule)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/where"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -43,7 +44,7 @@ var singleOnly = []string{"if-seq", "payload", "payload-file"}
 
 // withSets lets a complete command that changes tasks by their ids also change those that a filter selects,
 // by a job on the server.
-func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
+func (a *app) withSets(c *cobra.Command, action admin.JobAction) *cobra.Command {
 	var s setFlags
 	f := c.Flags()
 	f.StringVar(&s.where, "where", "", whereUsage+"; as a job on the server")
@@ -54,7 +55,7 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	if f.Lookup("lambda") == nil {
 		f.String("lambda", "", "only tasks of the lambda with this `NAME`; with --where or --all")
 	}
-	if action == sdk.JobReschedule {
+	if action == admin.JobReschedule {
 		f.Var(durationValue{d: &s.by, min: -10 * 365 * day}, "by", "move each due time by `D`, which may be negative; with --where or --all")
 		f.Var(durationValue{d: &s.spread, min: time.Millisecond}, "spread", "due times evenly over `D` from now; with --where or --all")
 	}
@@ -130,16 +131,16 @@ func checkFilter(filter string) error {
 }
 
 // spec returns the job that the flags describe.
-func (s *setFlags) spec(c *cobra.Command, action sdk.JobAction) (spec sdk.JobSpec, err error) {
-	spec = sdk.JobSpec{Action: action, All: s.all, Pace: s.pace, By: s.by, Spread: s.spread}
+func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec admin.JobSpec, err error) {
+	spec = admin.JobSpec{Action: action, All: s.all, Pace: s.pace, By: s.by, Spread: s.spread}
 	lambda, _ := c.Flags().GetString("lambda")
 	if spec.Where, err = ofLambda(lambda, s.where); err != nil {
 		return spec, err
 	}
-	if action == sdk.JobRedrive && c.Flags().Lookup("force") != nil {
+	if action == admin.JobRedrive && c.Flags().Lookup("force") != nil {
 		spec.Force, _ = c.Flags().GetBool("force")
 	}
-	if action != sdk.JobReschedule {
+	if action != admin.JobReschedule {
 		return spec, nil
 	}
 	if at, _ := c.Flags().GetString("at"); at != "" {
@@ -183,24 +184,24 @@ func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
 	if name == "" {
 		return nil
 	}
-	_, err := k.GetLambda(ctx, name)
+	_, err := admin.New(k).Lambdas.Get(ctx, name)
 	return err
 }
 
 // changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
 // errReported if the job could not change some tasks, or did not get to its end.
-func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s *setFlags) error {
-	if !spec.Due.IsZero() && isPast(spec.Due) && spec.Action == sdk.JobReschedule {
+func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec admin.JobSpec, s *setFlags) error {
+	if !spec.Due.IsZero() && isPast(spec.Due) && spec.Action == admin.JobReschedule {
 		a.note(pastText)
 	}
 	if s.dryRun {
-		j, err := k.DryRunJob(ctx, spec)
+		j, err := admin.New(k).Jobs.DryRun(ctx, spec)
 		if err != nil {
 			return err
 		}
 		return a.jobs().show(a, &j)
 	}
-	j, err := k.CreateJob(ctx, spec)
+	j, err := admin.New(k).Jobs.Create(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -228,13 +229,13 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 const refusedShownMax = 10
 
 // follow waits for the end of a job and tells its progress.
-func (a *app) follow(ctx context.Context, k *sdk.Client, j sdk.Job) (sdk.Job, error) {
+func (a *app) follow(ctx context.Context, k *sdk.Client, j admin.Job) (admin.Job, error) {
 	told := time.Duration(0)
 	for waited := jobLookEvery; !j.State.IsEnd(); waited += jobLookEvery {
 		if err := clock.Sleep(ctx, clock.Real(), jobLookEvery); err != nil {
 			return j, err
 		}
-		now, err := k.GetJob(ctx, j.ID)
+		now, err := admin.New(k).Jobs.Get(ctx, j.ID)
 		if err != nil {
 			return j, err
 		}
@@ -246,7 +247,7 @@ func (a *app) follow(ctx context.Context, k *sdk.Client, j sdk.Job) (sdk.Job, er
 	return j, nil
 }
 
-func progressText(j *sdk.Job) string {
+func progressText(j *admin.Job) string {
 	text := fmt.Sprintf("%d tasks met in %d rows", j.Matched, j.Examined)
 	if len(j.Outcomes) > 0 {
 		text += ": " + outcomesText(j.Outcomes)
@@ -263,9 +264,9 @@ func outcomesText(outcomes map[string]int64) string {
 }
 
 // judge returns errReported, and says why, unless a job has changed all tasks.
-func (a *app) judge(j *sdk.Job) error {
+func (a *app) judge(j *admin.Job) error {
 	switch {
-	case j.State == sdk.JobFailed || j.State == sdk.JobStopped:
+	case j.State == admin.JobFailed || j.State == admin.JobStopped:
 		a.note("the job did not get to its end: %s", j.State)
 	case j.RefusedCount() > 0:
 		a.note("%d tasks were refused (%s); kinesin job get %s has up to 1,000 of them", j.RefusedCount(), outcomesText(j.Outcomes), j.ID)
@@ -276,7 +277,7 @@ func (a *app) judge(j *sdk.Job) error {
 }
 
 // printJob prints a job, with the tasks of a dry run and the ids that it could not change.
-func (a *app) printJob(j *sdk.Job) error {
+func (a *app) printJob(j *admin.Job) error {
 	o := jobObjectOf(j)
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
@@ -301,7 +302,7 @@ func (a *app) printJob(j *sdk.Job) error {
 }
 
 // actionText says what a job does, with the flags that say how.
-func actionText(j *sdk.Job) string {
+func actionText(j *admin.Job) string {
 	text := string(j.Action)
 	switch {
 	case j.By != 0:
@@ -316,15 +317,15 @@ func actionText(j *sdk.Job) string {
 	return text
 }
 
-func matchedText(j *sdk.Job) string {
+func matchedText(j *admin.Job) string {
 	text := fmt.Sprint(j.Matched)
-	if j.State == sdk.JobCounted && !j.Exact {
+	if j.State == admin.JobCounted && !j.MatchedExact {
 		text = "about " + text
 	}
 	return text
 }
 
-func printJobTasks(w io.Writer, j *sdk.Job) error {
+func printJobTasks(w io.Writer, j *admin.Job) error {
 	if len(j.Sample) > 0 {
 		fmt.Fprintln(w, "\nSome of them:")
 		row := listTable(w, true, false)
@@ -359,7 +360,7 @@ type jobObject struct {
 	Action    string           `json:"action"`
 	Where     string           `json:"where,omitempty"`
 	All       bool             `json:"all,omitempty"`
-	State     sdk.JobState     `json:"state"`
+	State     admin.JobState   `json:"state"`
 	Pace      int              `json:"pace,omitempty"`
 	By        string           `json:"by,omitempty"`
 	Spread    string           `json:"spread,omitempty"`
@@ -385,10 +386,10 @@ type refusedObject struct {
 	Text string `json:"text"`
 }
 
-func jobObjectOf(j *sdk.Job) jobObject {
+func jobObjectOf(j *admin.Job) jobObject {
 	o := jobObject{
 		ID: j.ID, Action: string(j.Action), Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Due: timeText(j.Due), Force: j.Force,
-		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.Exact, Examined: j.Examined,
+		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.MatchedExact, Examined: j.Examined,
 		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j), Group: j.Group,
 	}
 	if o.Outcomes == nil {
@@ -410,7 +411,7 @@ func jobObjectOf(j *sdk.Job) jobObject {
 }
 
 // setCommand is a command that changes only sets.
-func (a *app) setCommand(c *cobra.Command, action sdk.JobAction) *cobra.Command {
+func (a *app) setCommand(c *cobra.Command, action admin.JobAction) *cobra.Command {
 	c.Args = func(*cobra.Command, []string) error {
 		return usagef("--where is missing: it selects the tasks; --all means all of them")
 	}
@@ -424,7 +425,7 @@ func (a *app) expireCommand() *cobra.Command {
 		Long: `Ends the live tasks that a filter selects as expired, by a job on the server. A task that a worker has is refused.
 docs/sets.md describes filters and jobs.`,
 		Example: `  kinesin expire --lambda greet --where 'due<-1d'`,
-	}, sdk.JobExpire)
+	}, admin.JobExpire)
 }
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -435,5 +436,5 @@ func (a *app) deleteCommand() *cobra.Command {
 Their keys are free then. With DynamoDB or an inbound buffer, and of deliver lambdas, a row that may have to refuse a second start
 of its task is refused for the retention of its lambda or some minutes. docs/sets.md describes filters and jobs.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
-	}, sdk.JobDelete)
+	}, admin.JobDelete)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // statsObject is the statistics of a lambda in JSON.
@@ -32,10 +33,10 @@ type statsObject struct {
 	DueExact   *bool            `json:"due_exact,omitempty"`
 }
 
-func statsObjectOf(s *sdk.LambdaStats) statsObject {
+func statsObjectOf(s *admin.LambdaStats) statsObject {
 	o := statsObject{
-		Lambda: s.Lambda, Tasks: s.Tasks, Exact: s.Exact, OldestDue: timeText(s.OldestDue), Started: s.Started, Ended: s.Ended,
-		Lateness50: millis(s.Lateness50), Lateness99: millis(s.Lateness99), Failed: s.Failed, Throttled: s.Throttled, HeldBy: heldByObjects(s.HeldBy),
+		Lambda: s.Lambda, Tasks: orEmpty(s.Tasks), Exact: s.Exact, OldestDue: timeText(s.OldestDue), Started: s.StartedPerSecond, Ended: s.EndedPerSecond,
+		Lateness50: millis(s.LatenessP50), Lateness99: millis(s.LatenessP99), Failed: s.FailedPerSecond, Throttled: s.ThrottledPerSecond, HeldBy: heldByObjects(s.HeldBy),
 		DeadHour: s.DeadHour, DeadDay: s.DeadDay,
 		Workers: known(int64(s.Workers)), Due: known(s.Due),
 	}
@@ -44,7 +45,7 @@ func statsObjectOf(s *sdk.LambdaStats) statsObject {
 	}
 	for i := range s.Priorities {
 		p := &s.Priorities[i]
-		o.Priorities = append(o.Priorities, priorityObject{p.Priority, p.Started, known(p.Queued), p.InFlight, millis(p.Oldest)})
+		o.Priorities = append(o.Priorities, priorityObject{p.Priority, p.StartedPerSecond, known(p.Queued), p.InFlight, millis(p.Oldest)})
 	}
 	return o
 }
@@ -60,13 +61,13 @@ With -o json, an array. kinesin lambda get shows more of one lambda.
 
 With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
-	}, func(ctx context.Context, k *sdk.Client, args []string) ([]sdk.LambdaStats, error) {
-		return k.Stats(ctx, first(args))
+	}, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.LambdaStats, error) {
+		return admin.New(k).Lambdas.Stats(ctx, first(args))
 	})
 }
 
 // tasksIn counts the live tasks in some states.
-func tasksIn(s *sdk.LambdaStats, states ...sdk.State) (n int64) {
+func tasksIn(s *admin.LambdaStats, states ...sdk.State) (n int64) {
 	for _, state := range states {
 		n += s.Tasks[state]
 	}

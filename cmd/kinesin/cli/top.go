@@ -14,6 +14,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -61,8 +62,8 @@ Without a terminal, or with -o json, it prints that once.`,
 }
 
 // topLook reads what is shown.
-func topLook(ctx context.Context, k *sdk.Client) (sdk.Overview, error) {
-	seen, err := k.Overview(ctx)
+func topLook(ctx context.Context, k *sdk.Client) (admin.Overview, error) {
+	seen, err := admin.New(k).Overview(ctx)
 	if err != nil {
 		return seen, err
 	}
@@ -72,7 +73,7 @@ func topLook(ctx context.Context, k *sdk.Client) (sdk.Overview, error) {
 	}
 	topOrder(rows, 'l')
 	for i := range min(len(rows), topWorkersMax) {
-		if live, err := k.GetLambdaLive(ctx, rows[i].Lambda, false); err == nil && live.Live != nil {
+		if live, err := admin.New(k).Lambdas.Live(ctx, rows[i].Lambda, admin.LambdaLiveOptions{}); err == nil && live.Live != nil {
 			rows[i].Workers, rows[i].HeldBy = live.Live.Workers, live.Live.HeldBy
 		}
 	}
@@ -80,16 +81,16 @@ func topLook(ctx context.Context, k *sdk.Client) (sdk.Overview, error) {
 }
 
 // topOrder sorts by lateness (l), name (n), what waits (w) or failures (f).
-func topOrder(rows []sdk.LambdaStats, by rune) {
-	slices.SortStableFunc(rows, func(a, b sdk.LambdaStats) int {
+func topOrder(rows []admin.LambdaStats, by rune) {
+	slices.SortStableFunc(rows, func(a, b admin.LambdaStats) int {
 		order := 0
 		switch by {
 		case 'l':
-			order = cmp.Or(cmp.Compare(b.Lateness99, a.Lateness99), compareDue(a.OldestDue, b.OldestDue))
+			order = cmp.Or(cmp.Compare(b.LatenessP99, a.LatenessP99), compareDue(a.OldestDue, b.OldestDue))
 		case 'w':
 			order = cmp.Compare(topWaits(&b), topWaits(&a))
 		case 'f':
-			order = cmp.Compare(b.Failed, a.Failed)
+			order = cmp.Compare(b.FailedPerSecond, a.FailedPerSecond)
 		}
 		return cmp.Or(order, cmp.Compare(a.Lambda, b.Lambda))
 	})
@@ -108,11 +109,11 @@ func compareDue(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-func topWaits(s *sdk.LambdaStats) int64 {
+func topWaits(s *admin.LambdaStats) int64 {
 	return s.Tasks[sdk.StateScheduled] + s.Tasks[sdk.StateEnqueued] + s.Tasks[sdk.StateAccepted]
 }
 
-func topRuns(s *sdk.LambdaStats) int64 {
+func topRuns(s *admin.LambdaStats) int64 {
 	return s.Tasks[sdk.StateClaimed] + s.Tasks[sdk.StateProcessing]
 }
 
@@ -124,7 +125,7 @@ type topModel struct {
 	client *sdk.Client
 	every  time.Duration
 
-	seen           sdk.Overview
+	seen           admin.Overview
 	at             time.Time // of seen
 	failed         error     // the last look
 	fatal          error     // the first one failed
@@ -135,7 +136,7 @@ type topModel struct {
 
 type (
 	topLooked struct {
-		seen sdk.Overview
+		seen admin.Overview
 		err  error
 	}
 	topTick struct{}
@@ -226,7 +227,7 @@ func (m *topModel) text(most int) string {
 	return strings.Join(lines, "\n")
 }
 
-func (m *topModel) line(s *sdk.LambdaStats) string {
+func (m *topModel) line(s *admin.LambdaStats) string {
 	oldest, workers := "-", "-"
 	if !s.OldestDue.IsZero() && m.at.After(s.OldestDue) {
 		oldest = topDuration(m.at.Sub(s.OldestDue))
@@ -240,7 +241,7 @@ func (m *topModel) line(s *sdk.LambdaStats) string {
 			held = append(held, h.Reason)
 		}
 	}
-	return topLine(s.Lambda, topDuration(s.Lateness99), oldest, topRate(s.Started), topRate(s.Ended), topRate(s.Failed),
+	return topLine(s.Lambda, topDuration(s.LatenessP99), oldest, topRate(s.StartedPerSecond), topRate(s.EndedPerSecond), topRate(s.FailedPerSecond),
 		topCount(topWaits(s)), topCount(topRuns(s)), workers, cmp.Or(strings.Join(held, ", "), "-"), m.columns)
 }
 

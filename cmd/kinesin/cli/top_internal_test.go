@@ -11,17 +11,18 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // On the smallest screen nothing is wider or longer than that, whatever the lambdas are called.
 func TestTopFitsTheScreen(t *testing.T) {
 	m := &topModel{every: time.Second, columns: topColumnsMin, lines: topRowsMin}
-	var rows []sdk.LambdaStats
+	var rows []admin.LambdaStats
 	for n := range 60 {
-		rows = append(rows, sdk.LambdaStats{
-			Lambda: fmt.Sprintf("a-lambda-with-a-long-name-%02d", n), Started: 123456.7, Ended: 0.25, Failed: 99.99, Lateness99: time.Duration(n) * time.Second,
+		rows = append(rows, admin.LambdaStats{
+			Lambda: fmt.Sprintf("a-lambda-with-a-long-name-%02d", n), StartedPerSecond: 123456.7, EndedPerSecond: 0.25, FailedPerSecond: 99.99, LatenessP99: time.Duration(n) * time.Second,
 			OldestDue: time.Now().Add(-100 * time.Hour), Tasks: map[sdk.State]int64{sdk.StateScheduled: 123456789, sdk.StateProcessing: 99999}, Workers: n - 1, DeadHour: 1, DeadDay: 10,
-			HeldBy: []sdk.WaitsFor{{Reason: "gate"}, {Reason: "retry budget"}, {Reason: "gate"}},
+			HeldBy: []admin.HeldBy{{Reason: "gate"}, {Reason: "retry budget"}, {Reason: "gate"}},
 		})
 	}
 	rows[59].Lambda = "evil\x1b[2J"
@@ -56,17 +57,17 @@ func TestTopFitsTheScreen(t *testing.T) {
 }
 
 // fullOverview has the longest texts of each line.
-func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
-	o := sdk.Overview{Lambdas: rows, Due: []sdk.DueSoon{
+func fullOverview(rows []admin.LambdaStats) admin.Overview {
+	o := admin.Overview{Lambdas: rows, Due: []admin.DueSoon{
 		{Within: 5 * time.Minute, Tasks: 12345},
 		{Within: 15 * time.Minute, Tasks: 12345, Error: 300},
 		{Within: time.Hour, Tasks: 45e6, AtLeast: true},
 		{Within: 24 * time.Hour, Tasks: 999e6, AtLeast: true},
-	}, Installation: &sdk.Installation{Workers: 12345, Servers: 123, Partitions: 123456, Unowned: 7, StoreFull: true, NotReady: "draining"}}
+	}, Installation: &admin.Installation{Workers: 12345, Servers: 123, Partitions: 123456, UnownedPartitions: 7, StoreFull: true, NotReady: "draining"}}
 	for _, asked := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
-		o.Windows = append(o.Windows, sdk.OverviewWindow{
-			Asked: asked, Started: 1, Ended: map[sdk.State]float64{sdk.StateDead: 2.5, sdk.StateSuccess: 123456},
-			Lateness50: 999 * time.Millisecond, Lateness95: 59_900 * time.Millisecond, Lateness99: 119 * time.Minute,
+		o.Windows = append(o.Windows, admin.OverviewWindow{
+			Asked: asked, StartedPerSecond: 1, EndedPerSecond: map[sdk.State]float64{sdk.StateDead: 2.5, sdk.StateSuccess: 123456},
+			LatenessP50: 999 * time.Millisecond, LatenessP95: 59_900 * time.Millisecond, LatenessP99: 119 * time.Minute,
 		})
 	}
 	return o
@@ -74,21 +75,21 @@ func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
 
 // A figure that one may not see, or that an older server does not tell, has no line.
 func TestTopHeadOfLittle(t *testing.T) {
-	if lines := topHead(&sdk.Overview{}); len(lines) != 3 || lines[2] != "due in  not known for now" {
+	if lines := topHead(&admin.Overview{}); len(lines) != 3 || lines[2] != "due in  not known for now" {
 		t.Errorf("%q", lines)
 	}
-	if line := topInstallation(&sdk.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {
+	if line := topInstallation(&admin.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {
 		t.Error(line)
 	}
 }
 
 func TestTopKeys(t *testing.T) {
 	m := &topModel{every: time.Second, columns: topColumnsMin, lines: topRowsMin}
-	var rows []sdk.LambdaStats
+	var rows []admin.LambdaStats
 	for n := range 40 {
-		rows = append(rows, sdk.LambdaStats{Lambda: fmt.Sprintf("l%02d", n), Failed: float64(n), Workers: -1})
+		rows = append(rows, admin.LambdaStats{Lambda: fmt.Sprintf("l%02d", n), FailedPerSecond: float64(n), Workers: -1})
 	}
-	m.Update(topLooked{seen: sdk.Overview{Lambdas: rows}})
+	m.Update(topLooked{seen: admin.Overview{Lambdas: rows}})
 	press := func(key rune, code rune) tea.Cmd {
 		_, next := m.Update(tea.KeyPressMsg{Text: string(key), Code: code})
 		return next

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // topHead returns the lines above the lambdas: rates, lateness, what will be due, and the state of the
 // installation, as far as the caller may see them.
-func topHead(o *sdk.Overview) []string {
+func topHead(o *admin.Overview) []string {
 	var started, ended, failed float64
 	var waits, runs, deadHour, deadDay int64
 	for i := range o.Lambdas {
 		s := &o.Lambdas[i]
-		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
+		started, ended, failed = started+s.StartedPerSecond, ended+s.EndedPerSecond, failed+s.FailedPerSecond
 		waits, runs = waits+topWaits(s), runs+topRuns(s)
 		deadHour, deadDay = deadHour+s.DeadHour, deadDay+s.DeadDay
 	}
@@ -31,9 +32,9 @@ func topHead(o *sdk.Overview) []string {
 		late := []string{"late p50/95/99"}
 		for i := range o.Windows {
 			w := &o.Windows[i]
-			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.Lateness50), topLate(w, w.Lateness95), topLate(w, w.Lateness99)))
+			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.LatenessP50), topLate(w, w.LatenessP95), topLate(w, w.LatenessP99)))
 		}
-		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].Ended))
+		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].EndedPerSecond))
 	}
 	lines = append(lines, topDue(o.Due))
 	if o.Installation != nil {
@@ -42,8 +43,8 @@ func topHead(o *sdk.Overview) []string {
 	return lines
 }
 
-func topLate(w *sdk.OverviewWindow, late time.Duration) string {
-	if w.Started == 0 {
+func topLate(w *admin.OverviewWindow, late time.Duration) string {
+	if w.StartedPerSecond == 0 {
 		return "-"
 	}
 	return cmp.Or(strings.TrimPrefix(topDuration(late), "-"), "0")
@@ -73,7 +74,7 @@ func topEnded(ended map[sdk.State]float64) string {
 	return strings.Join(facts, "  ")
 }
 
-func topDue(due []sdk.DueSoon) string {
+func topDue(due []admin.DueSoon) string {
 	facts := []string{"due in"}
 	for _, d := range due {
 		count := topCount(d.Tasks)
@@ -92,7 +93,7 @@ func topDue(due []sdk.DueSoon) string {
 }
 
 // topInstallation says first what is wrong.
-func topInstallation(i *sdk.Installation) string {
+func topInstallation(i *admin.Installation) string {
 	store := "takes tasks"
 	switch {
 	case i.StoreFull:
@@ -101,8 +102,8 @@ func topInstallation(i *sdk.Installation) string {
 		store = "DAMAGED files"
 	}
 	owner := "none without an owner"
-	if i.Unowned > 0 {
-		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.Unowned)
+	if i.UnownedPartitions > 0 {
+		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.UnownedPartitions)
 	}
 	line := fmt.Sprintf("store %s  %s of %d partitions  workers %d  servers %d", store, owner, i.Partitions, i.Workers, i.Servers)
 	if i.NotReady != "" {

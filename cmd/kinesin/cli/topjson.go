@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // topObject is an overview in JSON.
@@ -45,19 +46,19 @@ type topInstallationObject struct {
 	NotReady     string `json:"not_ready,omitempty"`
 }
 
-func topObjectOf(seen *sdk.Overview) topObject {
+func topObjectOf(seen *admin.Overview) topObject {
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	o := topObject{Windows: []topWindowObject{}, Due: []topDueObject{}, DueAt: timeText(seen.DueAt), Lambdas: []statsObject{}}
 	for _, w := range seen.Windows {
 		o.Windows = append(o.Windows, topWindowObject{
-			w.Asked.Seconds(), w.Covered.Seconds(), w.Started, w.Failed, w.Ended, ms(w.Lateness50), ms(w.Lateness95), ms(w.Lateness99),
+			w.Asked.Seconds(), w.Covered.Seconds(), w.StartedPerSecond, w.FailedPerSecond, orEmpty(w.EndedPerSecond), ms(w.LatenessP50), ms(w.LatenessP95), ms(w.LatenessP99),
 		})
 	}
 	for _, d := range seen.Due {
 		o.Due = append(o.Due, topDueObject{d.Within.Seconds(), d.Tasks, d.AtLeast, d.Error})
 	}
 	if i := seen.Installation; i != nil {
-		o.Installation = &topInstallationObject{i.Workers, i.Servers, i.Partitions, i.Unowned, i.StoreFull, i.StoreDamaged, i.NotReady}
+		o.Installation = &topInstallationObject{i.Workers, i.Servers, i.Partitions, i.UnownedPartitions, i.StoreFull, i.StoreDamaged, i.NotReady}
 	}
 	for i := range seen.Lambdas {
 		o.Lambdas = append(o.Lambdas, statsObjectOf(&seen.Lambdas[i]))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -57,7 +57,7 @@ func (b *bench) deliver(ctx context.Context) error {
 // messages.
 func (b *bench) deliverLoad(ctx context.Context, name string, n int, gap time.Duration) (*result, error) {
 	lambda := "deliver-" + name
-	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}, Shards: 1}); err != nil {
+	if _, _, err := admin.New(b.client).Lambdas.Create(ctx, admin.Lambda{Name: lambda, Mode: admin.ModeDeliver, Priorities: []string{"normal"}, Shards: 1}); err != nil {
 		return nil, err
 	}
 	first := time.Now().Add(6*time.Second + time.Duration(n)*3*time.Millisecond)

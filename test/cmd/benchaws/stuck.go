@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/task"
@@ -28,7 +29,7 @@ const (
 // yet.
 func (b *bench) behindStuck(ctx context.Context) (*result, error) {
 	const lambda = "deliver-stuck"
-	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}, Shards: 1}); err != nil {
+	if _, _, err := admin.New(b.client).Lambdas.Create(ctx, admin.Lambda{Name: lambda, Mode: admin.ModeDeliver, Priorities: []string{"normal"}, Shards: 1}); err != nil {
 		return nil, err
 	}
 	if err := b.plantStuck(ctx, lambda); err != nil {

@@ -1,4 +1,4 @@
-package sdk_test
+package admin_test
 
 import (
 	"context"
@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (s *server) CountDeadLetters(_ context.Context, r *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
@@ -56,7 +58,7 @@ func TestRedriveWaitsForMoves(t *testing.T) {
 			return &kinesinv1.CountDeadLettersResponse{Queues: c.looks[looks-1]}, nil
 		}
 		var told []int64
-		got, err := s.client(t, sdkconfig.WithClock(newLeapClock())).RedriveDeadLetters(t.Context(), "out", sdk.DeadLetterChange{
+		got, err := s.client(t, sdkconfig.WithClock(clocktest.NewLeap())).DeadLetters.Redrive(t.Context(), "out", admin.DeadLetterChangeOptions{
 			Pace: 5, Detach: c.detach, Progress: func(outcomes map[string]int64) { told = append(told, outcomes["redriven"]) },
 		})
 		if !errors.Is(err, c.err) || got["redriven"] != c.want || looks != len(c.looks) {
@@ -79,11 +81,11 @@ func TestChangesOfDeadLettersGoOn(t *testing.T) {
 		return &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{outcome: 10}, More: len(began) < 3, Began: 77}, nil
 	}
 	c := s.client(t)
-	if got, err := c.DeleteDeadLetters(t.Context(), "out", sdk.DeadLetterChange{}); err != nil || got["deleted"] != 30 || fmt.Sprint(began) != "[0 77 77]" {
+	if got, err := c.DeadLetters.Delete(t.Context(), "out", admin.DeadLetterChangeOptions{}); err != nil || got["deleted"] != 30 || fmt.Sprint(began) != "[0 77 77]" {
 		t.Errorf("%v, %v, began %v", got, err, began)
 	}
 	began = nil
-	if got, err := c.RedriveDeadLetters(t.Context(), "out", sdk.DeadLetterChange{}); err != nil || got["redriven"] != 30 || len(began) != 3 {
+	if got, err := c.DeadLetters.Redrive(t.Context(), "out", admin.DeadLetterChangeOptions{}); err != nil || got["redriven"] != 30 || len(began) != 3 {
 		t.Errorf("%v, %v, began %v", got, err, began)
 	}
 }

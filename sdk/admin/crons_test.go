@@ -1,4 +1,4 @@
-package sdk_test
+package admin_test
 
 import (
 	"context"
@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
 func TestCronsOfTheClient(t *testing.T) {
 	t.Parallel()
 	k := sdktest.New(t)
-	c := k.Client()
+	c, a := k.Client(), k.Admin()
 	for _, name := range []string{"mail", "pay"} {
-		if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: name}); err != nil {
+		if _, _, err := a.Lambdas.Create(t.Context(), admin.Lambda{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := sdk.Cron{
+	want := admin.Cron{
 		Name: "nightly", Lambda: "mail", Schedule: "30 2 * * *", Zone: "Europe/Berlin", Start: k.Now().Add(time.Hour), End: k.Now().Add(240 * time.Hour),
 		Jitter: 1500 * time.Millisecond, Gap: "skip", Fold: "both", Overlap: "queue", CatchUp: "all", CatchUpMax: 5, CatchUpWithin: 2 * time.Hour, FailuresMax: 3,
 		Priority: "high", Collection: "reports", Tags: map[string]string{"a": "b"}, Payload: []byte("at {{nominal}}"),
 	}
-	made, existed, err := c.CreateCron(t.Context(), want)
+	made, existed, err := a.Crons.Create(t.Context(), want)
 	if err != nil || existed || made.Version == 0 || made.Revision != 1 || !made.Created.Equal(k.Now()) || made.CreatedBy == "" || len(made.Next) != 5 || made.Pause != nil {
 		t.Errorf("created: %+v %v %v", made, existed, err)
 	}
@@ -35,28 +36,28 @@ func TestCronsOfTheClient(t *testing.T) {
 	if want.Start, want.End = want.Start.UTC(), want.End.UTC(); !reflect.DeepEqual(settings, want) {
 		t.Errorf("created\n%+v, want\n%+v", settings, want)
 	}
-	if again, existed, err := c.CreateCron(t.Context(), want); err != nil || !existed || again.Version != made.Version {
+	if again, existed, err := a.Crons.Create(t.Context(), want); err != nil || !existed || again.Version != made.Version {
 		t.Errorf("again: %+v %v %v", again, existed, err)
 	}
 	other := want
 	other.Schedule = "@hourly"
-	if _, _, err := c.CreateCron(t.Context(), other); !errors.Is(err, sdk.ErrExists) {
+	if _, _, err := a.Crons.Create(t.Context(), other); !errors.Is(err, sdk.ErrExists) {
 		t.Errorf("with other settings: %v", err)
 	}
 	other.Version = made.Version
-	updated, err := c.UpdateCron(t.Context(), other)
+	updated, err := a.Crons.Update(t.Context(), other)
 	if err != nil || updated.Schedule != "@hourly" || updated.Revision != 2 || updated.Version <= made.Version {
 		t.Errorf("updated: %+v %v", updated, err)
 	}
 	other.Schedule = "@daily"
-	if _, err := c.UpdateCron(t.Context(), other); !errors.Is(err, sdk.ErrStaleSeq) {
+	if _, err := a.Crons.Update(t.Context(), other); !errors.Is(err, sdk.ErrStaleSeq) {
 		t.Errorf("of an earlier version: %v", err)
 	}
-	paused, err := c.PauseCron(t.Context(), "nightly", "moving", k.Now().Add(time.Hour))
+	paused, err := a.Crons.Pause(t.Context(), "nightly", "moving", admin.CronPauseOptions{Until: k.Now().Add(time.Hour)})
 	if err != nil || paused.Pause == nil || paused.Pause.Reason != "moving" || paused.Pause.By == "" || !paused.Pause.Until.Equal(k.Now().Add(time.Hour)) || len(paused.Next) != 0 {
 		t.Errorf("paused: %+v %v", paused, err)
 	}
-	id, err := c.RunCron(t.Context(), "nightly")
+	id, err := a.Crons.Run(t.Context(), "nightly")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +65,24 @@ func TestCronsOfTheClient(t *testing.T) {
 	if err != nil || got.Collection != "reports" || got.Priority != "high" || got.Tags["a"] != "b" || string(got.Payload) != "at "+berlin(t, k.Now()) {
 		t.Errorf("run: %+v %v", got, err)
 	}
-	if resumed, err := c.ResumeCron(t.Context(), "nightly"); err != nil || resumed.Pause != nil || len(resumed.Next) != 5 {
+	if resumed, err := a.Crons.Resume(t.Context(), "nightly"); err != nil || resumed.Pause != nil || len(resumed.Next) != 5 {
 		t.Errorf("resumed: %+v %v", resumed, err)
 	}
 	for lambda, n := range map[string]int{"": 1, "mail": 1, "pay": 0} {
-		if all, err := c.Crons(t.Context(), lambda); err != nil || len(all) != n || n > 0 && (all[0].Payload != nil || len(all[0].Next) != 1) {
+		if all, err := a.Crons.List(t.Context(), lambda); err != nil || len(all) != n || n > 0 && (all[0].Payload != nil || len(all[0].Next) != 1) {
 			t.Errorf("of %q: %+v %v", lambda, all, err)
 		}
 	}
-	if history, err := c.CronHistory(t.Context(), "nightly", time.Time{}, time.Time{}, 0); err != nil || len(history) != 1 || !history[0].Manual || history[0].ID != id {
+	if history, err := a.Crons.History(t.Context(), "nightly", admin.CronHistoryOptions{}); err != nil || len(history) != 1 || !history[0].Manual || history[0].ID != id {
 		t.Errorf("history before it fires: %+v %v", history, err)
 	}
-	if one, err := c.Cron(t.Context(), "nightly"); err != nil || one.Schedule != "@hourly" {
+	if one, err := a.Crons.Get(t.Context(), "nightly"); err != nil || one.Schedule != "@hourly" {
 		t.Errorf("get: %+v %v", one, err)
 	}
-	if err := c.DeleteCron(t.Context(), "nightly"); err != nil {
+	if err := a.Crons.Delete(t.Context(), "nightly"); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Cron(t.Context(), "nightly"); !errors.Is(err, sdk.ErrNotFound) {
+	if _, err := a.Crons.Get(t.Context(), "nightly"); !errors.Is(err, sdk.ErrNotFound) {
 		t.Errorf("deleted: %v", err)
 	}
 }
@@ -99,34 +100,40 @@ func berlin(t *testing.T, at time.Time) string {
 func TestCronsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	k := sdktest.New(t)
-	c := k.Client()
-	if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: "mail"}); err != nil {
+	a := k.Admin()
+	if _, _, err := a.Lambdas.Create(t.Context(), admin.Lambda{Name: "mail"}); err != nil {
 		t.Fatal(err)
 	}
-	cron := sdk.Cron{Name: "nightly", Lambda: "mail", Schedule: "@daily"}
-	if _, err := c.UpdateCron(t.Context(), cron); !errors.Is(err, sdk.ErrInvalid) {
+	cron := admin.Cron{Name: "nightly", Lambda: "mail", Schedule: "@daily"}
+	if _, err := a.Crons.Update(t.Context(), cron); !errors.Is(err, sdk.ErrInvalid) {
 		t.Errorf("an update without a version: %v", err)
 	}
-	for what, change := range map[string]func(*sdk.Cron){
-		"no schedule": func(c *sdk.Cron) { c.Schedule = "" }, "no zone": func(c *sdk.Cron) { c.Zone = "Europe/Berln" },
-		"a negative number": func(c *sdk.Cron) { c.CatchUp, c.CatchUpMax = "all", -1 }, "negative failures": func(c *sdk.Cron) { c.FailuresMax = -1 },
+	for what, change := range map[string]func(*admin.Cron){
+		"no schedule": func(c *admin.Cron) { c.Schedule = "" }, "no zone": func(c *admin.Cron) { c.Zone = "Europe/Berln" },
+		"a negative number": func(c *admin.Cron) { c.CatchUp, c.CatchUpMax = "all", -1 }, "negative failures": func(c *admin.Cron) { c.FailuresMax = -1 },
 	} {
 		asked := cron
 		change(&asked)
-		if _, _, err := c.CreateCron(t.Context(), asked); !errors.Is(err, sdk.ErrInvalid) {
+		if _, _, err := a.Crons.Create(t.Context(), asked); !errors.Is(err, sdk.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	cron.Lambda = "nail"
-	if _, _, err := c.CreateCron(t.Context(), cron); !errors.Is(err, sdk.ErrUnknownLambda) {
+	if _, _, err := a.Crons.Create(t.Context(), cron); !errors.Is(err, sdk.ErrUnknownLambda) {
 		t.Errorf("of an unknown lambda: %v", err)
 	}
 	for what, call := range map[string]func() error{
-		"pause":   func() error { _, err := c.PauseCron(t.Context(), "none", "x", time.Time{}); return err },
-		"resume":  func() error { _, err := c.ResumeCron(t.Context(), "none"); return err },
-		"run":     func() error { _, err := c.RunCron(t.Context(), "none"); return err },
-		"delete":  func() error { return c.DeleteCron(t.Context(), "none") },
-		"history": func() error { _, err := c.CronHistory(t.Context(), "none", time.Time{}, time.Time{}, 0); return err },
+		"pause": func() error {
+			_, err := a.Crons.Pause(t.Context(), "none", "x", admin.CronPauseOptions{})
+			return err
+		},
+		"resume": func() error { _, err := a.Crons.Resume(t.Context(), "none"); return err },
+		"run":    func() error { _, err := a.Crons.Run(t.Context(), "none"); return err },
+		"delete": func() error { return a.Crons.Delete(t.Context(), "none") },
+		"history": func() error {
+			_, err := a.Crons.History(t.Context(), "none", admin.CronHistoryOptions{})
+			return err
+		},
 	} {
 		if err := call(); !errors.Is(err, sdk.ErrNotFound) {
 			t.Errorf("%s of none: %v", what, err)
@@ -149,7 +156,7 @@ func TestACronFires(t *testing.T) {
 		return nil
 	})
 	k.Run(w)
-	if _, _, err := k.Client().CreateCron(t.Context(), sdk.Cron{Name: "hourly", Lambda: "report", Schedule: "@hourly", Payload: []byte("{{nominal}}")}); err != nil {
+	if _, _, err := k.Admin().Crons.Create(t.Context(), admin.Cron{Name: "hourly", Lambda: "report", Schedule: "@hourly", Payload: []byte("{{nominal}}")}); err != nil {
 		t.Fatal(err)
 	}
 	wantRun := func(nominal string) {
@@ -167,19 +174,19 @@ func TestACronFires(t *testing.T) {
 		k.Advance(time.Hour)
 		wantRun(nominal)
 	}
-	if _, err := k.Client().PauseCron(t.Context(), "hourly", "moving", time.Time{}); err != nil {
+	if _, err := k.Admin().Crons.Pause(t.Context(), "hourly", "moving", admin.CronPauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	k.Advance(3 * time.Hour)
 	if len(ran) > 0 {
 		t.Errorf("%s ran while the cron was paused", <-ran)
 	}
-	if _, err := k.Client().ResumeCron(t.Context(), "hourly"); err != nil {
+	if _, err := k.Admin().Crons.Resume(t.Context(), "hourly"); err != nil {
 		t.Fatal(err)
 	}
 	k.Advance(time.Minute)
 	wantRun("14:00:00")
-	history, err := k.Client().CronHistory(t.Context(), "hourly", time.Time{}, time.Time{}, 0)
+	history, err := k.Admin().Crons.History(t.Context(), "hourly", admin.CronHistoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,33 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/sdk/sdktest"
+)
+
+func Example() {
+	k := sdktest.Open()
+	defer k.Close()
+	ctx, client := context.Background(), k.Client()
+	k.Lambda("mail")
+
+	a := admin.New(client) // over the connections of the client, with its credentials and retries
+	gate, err := a.Gates.Create(ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "maintenance"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate, err = a.Gates.Resume(ctx, gate.ID, admin.GateResumeOptions{})
+	fmt.Println(gate.State, err)
+
+	_, err = a.Gates.Get(ctx, "77")
+	fmt.Println(errors.Is(err, sdk.ErrNotFound))
+	// Output:
+	// ended <nil>
+	// true
+}

@@ -1,0 +1,207 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
+)
+
+// server is a fake Kinesin behind a real HTTP server. A test sets what it answers.
+type server struct {
+	kinesinv1connect.UnimplementedLambdaServiceHandler
+	kinesinv1connect.UnimplementedDeadLetterServiceHandler
+
+	url string
+
+	remove func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
+	count  func(*kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
+	change func(*kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error)
+
+	mu      sync.Mutex
+	lambdas map[string]*kinesinv1.Lambda
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s, mux, options := &server{lambdas: map[string]*kinesinv1.Lambda{}}, http.NewServeMux(), api.HandlerOptions(api.Hooks{})
+	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(s, options...))
+	mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(s, options...))
+	h := httptest.NewUnstartedServer(nil)
+	h.Config = api.NewServer(mux)
+	h.Start()
+	t.Cleanup(h.Close)
+	s.url = h.URL
+	return s
+}
+
+func (s *server) client(t *testing.T, opts ...sdk.ClientOption) *admin.Client {
+	t.Helper()
+	c, err := sdk.NewClient(s.url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return admin.New(c)
+}
+
+func unavailable() error { return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "shutting down") }
+
+func (s *server) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
+	_, existed := s.lambdas[r.Lambda.Name]
+	if existed {
+		return nil, api.ErrExists
+	}
+	s.lambdas[r.Lambda.Name] = r.Lambda
+	return &kinesinv1.CreateLambdaResponse{Lambda: r.Lambda}, nil
+}
+
+func (s *server) GetLambda(_ context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	if l := s.lambdas[r.Name]; l != nil {
+		return &kinesinv1.GetLambdaResponse{Lambda: l}, nil
+	}
+	return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "unknown lambda %q", r.Name)
+}
+
+func (s *server) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	response := &kinesinv1.ListLambdasResponse{}
+	for _, l := range s.lambdas {
+		response.Lambdas = append(response.Lambdas, l)
+	}
+	return response, nil
+}
+
+func (s *server) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	return &kinesinv1.UpdateLambdaResponse{Lambda: r.Lambda}, nil
+}
+
+func (s *server) DeleteLambda(_ context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	return s.remove(r)
+}
+
+func TestEnsureTakesTheDefaultsOfTheLambda(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		defaults       []sdk.Option
+		settings, want admin.Lambda
+	}{
+		"nothing": {},
+		"all": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent"), sdk.Collection("c")},
+			admin.Lambda{},
+			admin.Lambda{MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Hour, Priorities: []string{"urgent"}},
+		},
+		"settings win": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent")},
+			admin.Lambda{MaxAttempts: 5, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
+			admin.Lambda{MaxAttempts: 5, Timeout: time.Minute, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
+		},
+		"usual priority": {[]sdk.Option{sdk.Priority("high")}, admin.Lambda{}, admin.Lambda{}},
+		"deliver": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Priority("urgent")},
+			admin.Lambda{Mode: admin.ModeDeliver},
+			admin.Lambda{Mode: admin.ModeDeliver, Priorities: []string{"urgent"}},
+		},
+	} {
+		s := newServer(t)
+		k := s.client(t)
+		if err := k.Lambdas.Ensure(t.Context(), sdk.NewLambda[string](name, c.defaults...), c.settings); err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.Lambdas.Get(t.Context(), name)
+		if c.want.Name = name; err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+func TestLambdas(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := s.client(t, sdkconfig.WithClock(clocktest.NewLeap()))
+	if err := c.Lambdas.Ensure(t.Context(), sdk.NewLambda[string]("send-reminder"), admin.Lambda{MaxAttempts: 3, Timeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Lambdas.Ensure(t.Context(), sdk.NewLambda[string]("send-reminder"), admin.Lambda{MaxAttempts: 5}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.Lambdas.Get(t.Context(), "send-reminder")
+	if err != nil || l.MaxAttempts != 3 || l.Timeout != time.Minute {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	if _, _, err := c.Lambdas.Create(t.Context(), admin.Lambda{Name: "send-reminder"}); !errors.Is(err, sdk.ErrExists) {
+		t.Errorf("create again: %v", err)
+	}
+	if all, err := c.Lambdas.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	if l, err := c.Lambdas.Update(t.Context(), admin.Lambda{Name: "send-reminder", MaxAttempts: 9}); err != nil || l.MaxAttempts != 9 {
+		t.Errorf("update: %+v, %v", l, err)
+	}
+	tries := 0
+	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if tries++; tries == 1 {
+			return nil, unavailable() // done, but the answer is lost
+		}
+		return nil, api.ErrUnknownLambda
+	}
+	if _, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{}); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{}); !errors.Is(err, sdk.ErrUnknownLambda) {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+func TestDeleteLambdaCallsUntilAllIsDone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := s.client(t)
+	calls := 0
+	s.remove = func(r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if !r.GoesOn || !r.DropTasks || r.Name != "send-reminder" {
+			t.Errorf("asked for %v", r)
+		}
+		switch calls++; calls {
+		case 1:
+			return &kinesinv1.DeleteLambdaResponse{More: true}, nil
+		case 2:
+			return nil, unavailable()
+		case 3:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 7, More: true}, nil
+		case 4:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 5}, nil
+		case 5:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 3, More: true}, nil
+		}
+		return nil, api.ErrInUse
+	}
+	if n, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{DropTasks: true}); n != 12 || err != nil {
+		t.Errorf("%d dropped, %v", n, err)
+	}
+	if n, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{DropTasks: true}); n != 3 || !errors.Is(err, sdk.ErrInUse) {
+		t.Errorf("%d dropped, %v; want those before the refusal too", n, err)
+	}
+	calls = 0
+	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if calls++; calls == 1 {
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 1, More: true}, nil
+		}
+		return nil, api.ErrUnknownLambda // another one came to the end first
+	}
+	if n, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{DropTasks: true}); n != 1 || err != nil {
+		t.Errorf("%d dropped, %v", n, err)
+	}
+}
