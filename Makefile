@@ -30,7 +30,6 @@ FAULTS := ./test/faults
 AWSFAULTS := ./test/awsfaults
 BACKLOG := ./test/backlog
 E2E := ./test/e2e
-WEB := ./test/web
 CHART := ./test/chart
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
@@ -42,7 +41,7 @@ TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --reru
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(chart|crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(chart|crash|faults|awsfaults|e2e|kube|terraform|cron|openapi|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
 QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
@@ -189,7 +188,7 @@ test/e2e: ## what the binary promises at the command line
 .PHONY: test/web
 test/web: ## the console in a headless Chromium, which is installed where that may be (PICTURES=docs/images/console: also the pictures of its docs, KINESIN_SHOWCASE_TASKS=2000000: of a large installation)
 	@tools/web/install >/dev/null
-	KINESIN_PICTURES='$(abspath $(PICTURES))' go test -count=1 -timeout 10m $(WEB)
+	cd test/web && KINESIN_PICTURES='$(abspath $(PICTURES))' go test -count=1 -timeout 10m ./...
 
 .PHONY: test/openapi
 test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/http.md
@@ -266,7 +265,7 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included; the client commands compile for Windows
 	$(GOLANGCI_LINT) run ./...
-	for dir in $(MODULES) $(SUPPLY) tools/gen; do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
+	for dir in $(MODULES) $(SUPPLY) tools/gen test/web; do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
 	GOOS=windows go vet ./cmd/... ./sdk/...
 
 .PHONY: lint/fix
@@ -311,7 +310,7 @@ tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
 
 .PHONY: check/clean
 check/clean: ## fail when generated code or go.mod are not up to date
-	go mod tidy -diff
+	go mod tidy -diff && cd test/web && go mod tidy -diff
 	state() { git status --porcelain --untracked-files=all; git diff HEAD; }; \
 	before=$$(state); $(MAKE) generate; \
 	if [ "$$before" != "$$(state)" ]; then git status --short; echo 'generated code is not up to date: commit what `make generate` changed' >&2; exit 1; fi

@@ -2,57 +2,26 @@ package server
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 )
 
-// answer is what came back, without its body.
-type answer struct {
-	StatusCode int
-	Header     http.Header
-	Cookies    []*http.Cookie
-}
-
 // page asks for a page, and returns what came back.
-func (r *running) page(client *http.Client, method, path string, form url.Values, headers ...string) (of answer, body string) {
+func (r *running) page(client *http.Client, method, path string, form url.Values, headers ...string) (of runtest.Answer, body string) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	for i := 0; i < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return answer{response.StatusCode, response.Header, response.Cookies()}, string(text)
+	return runtest.Page(r.t, client, method, r.url+path, form, headers...)
 }
 
 // browser returns a client that keeps cookies and follows no redirect.
 func (r *running) browser() *http.Client {
 	r.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return &http.Client{Transport: r.http.Transport, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return runtest.Browser(r.t, r.http.Transport)
 }
 
 var consolePages = []string{"/ui/", "/ui/tasks", "/ui/lambdas", "/ui/lambdas/mail", "/ui/dead", "/ui/crons", "/ui/workers", "/ui/jobs", "/ui/audit"}
@@ -212,4 +181,24 @@ func TestARevokedTokenEndsItsSession(t *testing.T) {
 	if _, records := r.page(b, "GET", "/ui/audit", nil); !strings.Contains(records, "console.sign_in") || !strings.Contains(records, "unauthenticated: revoked") {
 		t.Error("the audit log does not tell:", records)
 	}
+}
+
+// A server that stops ends the streams of its pages.
+func TestStreamsEndWithTheServer(t *testing.T) {
+	r := serve(t, Config{})
+	_, _, next := runtest.Stream(t, r.browser(), r.url+"/ui/?part=live")
+	if next() != "retry: 2000" || next() != "event: live" {
+		t.Fatal("no event")
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for line := next(); line != ""; line = next() {
+			t.Log(line)
+		}
+	}()
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	<-ended
 }

@@ -2,8 +2,6 @@ package web
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,21 +25,13 @@ func TestSignInAtAProvider(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = m.Shutdown() })
 	tokens, _ := tokenFile(t)
-	policy, secret := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "secret")
-	for path, text := range map[string]string{
-		secret: m.ClientSecret,
-		policy: strings.ReplaceAll(`
+	policy := strings.ReplaceAll(`
 identities: [{name: operators, oidc: {issuer: "ISSUER", group: ops}}]
 grants: [{identity: operators, allow: ["*:*"]}]
 issuers: [{url: "ISSUER", audience: kinesin}]
-`, "ISSUER", m.Issuer()),
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := start(t, server.Config{AuthTokenFile: tokens, PolicyFile: policy, ConsoleOIDC: server.ConsoleOIDC{
-		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: secret, Scopes: []string{"email", "groups"},
+`, "ISSUER", m.Issuer())
+	s := start(t, server.Config{AuthTokenFile: tokens, PolicyFile: file(t, policy), ConsoleOIDC: server.ConsoleOIDC{
+		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: file(t, m.ClientSecret), Scopes: []string{"email", "groups"},
 	}}, sdk.WithTokenFile(tokens))
 	s.lambda(t, "mail", admin.Lambda{})
 	b := open(t, s.url)

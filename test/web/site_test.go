@@ -26,6 +26,7 @@ var evil = []string{
 
 // site is a server with what an operator meets: lambdas that run, fail and are paused, crons, and dead tasks.
 type site struct {
+	t      *testing.T
 	url    string
 	client *sdk.Client
 	ids    map[string]string // of tasks, by what they are
@@ -54,7 +55,22 @@ func start(t *testing.T, c server.Config, options ...sdk.ClientOption) *site {
 		_ = response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
-	return &site{url: s.URL(), client: client, ids: map[string]string{}, dir: c.DataDir}
+	return &site{t: t, url: s.URL(), client: client, ids: map[string]string{}, dir: c.DataDir}
+}
+
+func (s *site) page(client *http.Client, method, path string, headers ...string) (of runtest.Answer, body string) {
+	s.t.Helper()
+	return runtest.Page(s.t, client, method, s.url+path, nil, headers...)
+}
+
+func (s *site) browser() *http.Client {
+	s.t.Helper()
+	return runtest.Browser(s.t, nil)
+}
+
+func (s *site) stream(client *http.Client, path string) (status int, header http.Header, next func() string) {
+	s.t.Helper()
+	return runtest.Stream(s.t, client, s.url+path)
 }
 
 func (s *site) lambda(t *testing.T, name string, info admin.Lambda) {
@@ -160,9 +176,16 @@ func handle(_ context.Context, t *sdk.Task[[]byte]) error {
 // tokenFile returns a file with one token, and the token.
 func tokenFile(t *testing.T) (path, token string) {
 	t.Helper()
-	path, token = filepath.Join(t.TempDir(), "tokens"), strings.Repeat("t0ken", 8)
-	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+	token = strings.Repeat("t0ken", 8)
+	return file(t, token+"\n"), token
+}
+
+// file returns the path of a file with a text.
+func file(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path, token
+	return path
 }

@@ -1,23 +1,22 @@
-package server
+package web
 
 import (
-	"bufio"
 	"errors"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/oauth2-proxy/mockoidc"
 
+	"github.com/kinesin-io/kinesin/server"
 	"github.com/kinesin-io/kinesin/web"
 )
 
 // provider starts an OpenID Connect provider, and returns the configuration of a server whose policy knows
 // ada by her subject, bob by his e-mail address, and two groups.
-func provider(t *testing.T) (*mockoidc.MockOIDC, Config) {
+func provider(t *testing.T) (*mockoidc.MockOIDC, server.Config) {
 	t.Helper()
 	m, err := mockoidc.Run()
 	if err != nil {
@@ -39,15 +38,15 @@ issuers:
   - {url: "ISSUER", audience: kinesin-api}
 `)
 	text = strings.Replace(text, `["admin"]`, `["*:*"]`, 1)
-	return m, Config{PolicyFile: writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), text), ConsoleOIDC: ConsoleOIDC{
-		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: writeFile(t, filepath.Join(t.TempDir(), "secret"), m.ClientSecret+"\n"), Scopes: []string{"email", "groups"},
+	return m, server.Config{PolicyFile: file(t, text), ConsoleOIDC: server.ConsoleOIDC{
+		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecretFile: file(t, m.ClientSecret+"\n"), Scopes: []string{"email", "groups"},
 	}}
 }
 
 // atProvider follows a browser to the page of the provider, and returns with what it comes back, as a path.
-func (r *running) atProvider(b *http.Client, next string) (sent, back *url.URL) {
+func (r *site) atProvider(b *http.Client, next string) (sent, back *url.URL) {
 	r.t.Helper()
-	begun, body := r.page(b, "GET", "/ui/signin/provider?next="+url.QueryEscape(next), nil)
+	begun, body := r.page(b, "GET", "/ui/signin/provider?next="+url.QueryEscape(next))
 	sent, err := url.Parse(begun.Header.Get("Location"))
 	if err != nil || begun.StatusCode != http.StatusSeeOther {
 		r.t.Fatal(begun.StatusCode, begun.Header, body)
@@ -67,9 +66,9 @@ func (r *running) atProvider(b *http.Client, next string) (sent, back *url.URL) 
 	return sent, back
 }
 
-func TestSignInAtAProvider(t *testing.T) {
+func TestWhomAProviderLetsIn(t *testing.T) {
 	m, c := provider(t)
-	r := serve(t, c)
+	r := start(t, c)
 	for name, user := range map[string]struct {
 		mockoidc.MockUser
 
@@ -84,7 +83,7 @@ func TestSignInAtAProvider(t *testing.T) {
 		"nobody":                    {MockUser: mockoidc.MockUser{Subject: "f", Groups: []string{"others"}}, says: "the policy has no identity"},
 	} {
 		b := r.browser()
-		if _, body := r.page(b, "GET", "/ui/signin?next=/ui/jobs", nil); !strings.Contains(body, `href="/ui/signin/provider?next=%2Fui%2Fjobs"`) {
+		if _, body := r.page(b, "GET", "/ui/signin?next=/ui/jobs"); !strings.Contains(body, `href="/ui/signin/provider?next=%2Fui%2Fjobs"`) {
 			t.Error(body)
 		}
 		m.QueueUser(&user.MockUser)
@@ -93,7 +92,7 @@ func TestSignInAtAProvider(t *testing.T) {
 		if q.Get("code_challenge_method") != "S256" || q.Get("nonce") == "" || len(q.Get("state")) < 32 || q.Get("redirect_uri") != r.url+web.CallbackPath || q.Get("scope") != "openid email groups" {
 			t.Errorf("asked for %v", q)
 		}
-		answer, body := r.page(b, "GET", back.RequestURI(), nil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+		answer, body := r.page(b, "GET", back.RequestURI(), "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
 		if user.says != "" {
 			if answer.StatusCode != http.StatusUnauthorized || !strings.Contains(body, user.says) {
 				t.Errorf("%s: %d %s", name, answer.StatusCode, body)
@@ -103,19 +102,19 @@ func TestSignInAtAProvider(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || !strings.Contains(body, "0; url=/ui/jobs") {
 			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
 		}
-		if answer, body := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusOK || !strings.Contains(body, name) || !strings.Contains(body, "Sign out") {
+		if answer, body := r.page(b, "GET", "/ui/jobs"); answer.StatusCode != http.StatusOK || !strings.Contains(body, name) || !strings.Contains(body, "Sign out") {
 			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
 		}
-		if answer, _ := r.page(b, "GET", "/ui/audit", nil); (answer.StatusCode == http.StatusOK) != user.seesAudit {
+		if answer, _ := r.page(b, "GET", "/ui/audit"); (answer.StatusCode == http.StatusOK) != user.seesAudit {
 			t.Errorf("%s: the audit log: %d", name, answer.StatusCode)
 		}
-		if answer, body := r.page(b, "GET", back.RequestURI(), nil); answer.StatusCode != http.StatusUnauthorized || !strings.Contains(body, "Sign in again") {
+		if answer, body := r.page(b, "GET", back.RequestURI()); answer.StatusCode != http.StatusUnauthorized || !strings.Contains(body, "Sign in again") {
 			t.Errorf("%s comes back twice: %d %s", name, answer.StatusCode, body)
 		}
 		cookies := b.Jar.Cookies(mustParse(t, r.url+"/ui/"))
-		r.page(b, "POST", "/ui/signout", nil)
+		r.page(b, "POST", "/ui/signout")
 		b.Jar.SetCookies(mustParse(t, r.url+"/ui/"), cookies)
-		if answer, _ := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusSeeOther {
+		if answer, _ := r.page(b, "GET", "/ui/jobs"); answer.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s signed out, and a copy of the cookie is still good: %d", name, answer.StatusCode)
 		}
 	}
@@ -133,15 +132,15 @@ func mustParse(t *testing.T, text string) *url.URL {
 // An answer is taken only from the browser that was sent, with what was sent, in time.
 func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 	m, c := provider(t)
-	r := serve(t, c)
+	r := start(t, c)
 	user := &mockoidc.MockUser{Subject: "ada-1"}
 	refused := func(name string, b *http.Client, path, says string) {
 		t.Helper()
-		answer, body := r.page(b, "GET", path, nil)
+		answer, body := r.page(b, "GET", path)
 		if answer.StatusCode != http.StatusUnauthorized || !strings.Contains(body, says) {
 			t.Errorf("%s: %d, want %q\n%s", name, answer.StatusCode, says, body)
 		}
-		if answer, _ := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusSeeOther {
+		if answer, _ := r.page(b, "GET", "/ui/jobs"); answer.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s: signed in", name)
 		}
 	}
@@ -167,11 +166,11 @@ func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 	first := back(b, same)
 	second := strings.Replace(back(b, same), "code=", "x=", 1)
 	refused("the code of an earlier sign-in", b, second+"&code="+mustParse(t, first).Query().Get("code"), "refused the code") // by PKCE
-	if answer, _ := r.page(b, "GET", "/ui/signin/provider?next=https://evil.example", nil); strings.Contains(answer.Header.Get("Location"), "evil") {
+	if answer, _ := r.page(b, "GET", "/ui/signin/provider?next=https://evil.example"); strings.Contains(answer.Header.Get("Location"), "evil") {
 		t.Error(answer.Header)
 	}
 	cookie := ""
-	answer, _ := r.page(r.browser(), "GET", "/ui/signin/provider", nil)
+	answer, _ := r.page(r.browser(), "GET", "/ui/signin/provider")
 	for _, c := range answer.Cookies {
 		if cookie = c.Value; !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.MaxAge > 600 {
 			t.Errorf("%+v", c)
@@ -180,7 +179,7 @@ func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 	if b.Jar.SetCookies(mustParse(t, r.url+"/ui/"), []*http.Cookie{{Name: "kinesin_console", Value: cookie, Path: "/ui/"}}); cookie == "" {
 		t.Error("no cookie")
 	}
-	if answer, _ := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusSeeOther {
+	if answer, _ := r.page(b, "GET", "/ui/jobs"); answer.StatusCode != http.StatusSeeOther {
 		t.Error("what a sign-in keeps is a session")
 	}
 }
@@ -189,12 +188,12 @@ func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 	t.Parallel()
 	m, c := provider(t)
-	r := serve(t, c)
+	r := start(t, c)
 	m.AccessTTL = 4 * time.Second
 	m.QueueUser(&mockoidc.MockUser{Subject: "ada-1"})
 	b := r.browser()
 	_, back := r.atProvider(b, "/ui/")
-	r.page(b, "GET", back.RequestURI(), nil)
+	r.page(b, "GET", back.RequestURI())
 	status, header, events := r.stream(b, "/ui/?part=live")
 	if line := events(); line != "retry: 2000" || header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 		t.Fatal(status, header, line)
@@ -202,7 +201,7 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 	for line := events(); line != ""; line = events() { // until it ends
 		t.Log(line)
 	}
-	if answer, _ := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusSeeOther {
+	if answer, _ := r.page(b, "GET", "/ui/jobs"); answer.StatusCode != http.StatusSeeOther {
 		t.Error(answer.StatusCode)
 	}
 	if again, _, _ := r.stream(b, "/ui/?part=live"); again != http.StatusUnauthorized {
@@ -210,7 +209,7 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 	}
 	m.AccessTTL = time.Hour
 	_ = m.Shutdown()
-	if answer, body := r.page(b, "GET", "/ui/signin/callback?code=x", nil); answer.StatusCode != http.StatusUnauthorized {
+	if answer, body := r.page(b, "GET", "/ui/signin/callback?code=x"); answer.StatusCode != http.StatusUnauthorized {
 		t.Error(answer.StatusCode, body)
 	}
 }
@@ -219,17 +218,17 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 // provider gives no other.
 func TestASessionGoesOnByItsRefreshToken(t *testing.T) {
 	m, c := provider(t)
-	r := serve(t, c)
+	r := start(t, c)
 	m.AccessTTL = 5 * time.Second
 	signIn := func() (*http.Client, *mockoidc.MockUser) {
 		user, b := &mockoidc.MockUser{Subject: "d", Groups: []string{"staff"}}, r.browser()
 		m.QueueUser(user)
 		_, back := r.atProvider(b, "/ui/")
-		r.page(b, "GET", back.RequestURI(), nil)
+		r.page(b, "GET", back.RequestURI())
 		return b, user
 	}
 	status := func(b *http.Client, path string) int {
-		answer, _ := r.page(b, "GET", path, nil)
+		answer, _ := r.page(b, "GET", path)
 		return answer.StatusCode
 	}
 	b, user := signIn()
@@ -256,55 +255,10 @@ func TestASessionGoesOnByItsRefreshToken(t *testing.T) {
 	}
 }
 
-// stream opens a stream; next returns its next line that is not empty, and nothing at its end.
-func (r *running) stream(b *http.Client, path string) (status int, header http.Header, next func() string) {
-	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	request.Header.Set("Accept", "text/event-stream")
-	response, err := b.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = response.Body.Close() })
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	return response.StatusCode, response.Header, func() string {
-		for lines.Scan() {
-			if lines.Text() != "" {
-				return lines.Text()
-			}
-		}
-		return ""
-	}
-}
-
-// A server that stops ends the streams of its pages.
-func TestStreamsEndWithTheServer(t *testing.T) {
-	r := serve(t, Config{})
-	_, _, next := r.stream(r.browser(), "/ui/?part=live")
-	if next() != "retry: 2000" || next() != "event: live" {
-		t.Fatal("no event")
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for line := next(); line != ""; line = next() {
-			t.Log(line)
-		}
-	}()
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
-	<-ended
-}
-
 func TestAnIssuerThatThePolicyDoesNotName(t *testing.T) {
 	_, c := provider(t)
 	c.ConsoleOIDC.Issuer, c.DataDir, c.Listen = "https://other.example", t.TempDir(), "127.0.0.1:0"
-	if _, err := New(t.Context(), c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "does not name the issuer https://other.example") {
+	if _, err := server.New(t.Context(), c); !errors.Is(err, server.ErrConfig) || !strings.Contains(err.Error(), "does not name the issuer https://other.example") {
 		t.Error(err)
 	}
 }
