@@ -128,10 +128,11 @@ func (Reason) EnumDescriptor() ([]byte, []int) {
 
 // Problem is a refusal. It is also the detail of every RPC error.
 type Problem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=kinesin.v1.Reason" json:"reason,omitempty"`
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	RetryAfter    int64                  `protobuf:"varint,3,opt,name=retry_after,json=retryAfterMicros,proto3" json:"retry_after,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=kinesin.v1.Reason" json:"reason,omitempty"` // for programs
+	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                             // for people: what was wrong, and what is allowed
+	// when to try again, from now; 0: it does not say
+	RetryAfter    int64 `protobuf:"varint,3,opt,name=retry_after,json=retryAfterMicros,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,21 +251,25 @@ func (x *Blob) GetSha256() []byte {
 }
 
 type ScheduleItem struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// whose task it is
+	Lambda string `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
 	// When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
 	Due        int64  `protobuf:"varint,2,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
 	Delay      int64  `protobuf:"varint,3,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
 	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`             // empty: "normal" where the lambda has it, else its middle class
-	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"` // idempotency key: same lambda and key, same task
-	Payload    []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`         // label for a subset of the lambda's tasks; at most 128 bytes; empty: none
+	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`                       // idempotency key: same lambda and key, same task; at most 256 bytes; empty: none
+	// what the handler gets; empty: nothing
+	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless, also one with a key that is free again since.
 	// Empty: the server chooses.
 	RequestId   []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`     // 0: the lambda's
-	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`            // 0: the lambda's
-	BackoffMin  int64  `protobuf:"varint,11,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"` // the least pause between attempts; set both or none
+	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // 0: the lambda's
+	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`        // 0: the lambda's
+	// the shortest pause between attempts; set both or none; 0: the lambda's
+	BackoffMin int64 `protobuf:"varint,11,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	// the longest pause between attempts; 0: the lambda's
 	BackoffMax  int64  `protobuf:"varint,12,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
 	// When the key is held: "keep" (also empty), "replace" or "reject". For "replace" no task that has ended
@@ -477,7 +482,7 @@ type Link struct {
 	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`        // the task before it; empty: it is the first
 	Edge          string                 `protobuf:"bytes,3,opt,name=edge,proto3" json:"edge,omitempty"`            // "then", "else" or "finally"; empty: it is the first
 	Followups     uint32                 `protobuf:"varint,4,opt,name=followups,proto3" json:"followups,omitempty"` // how many follow-ups the task itself names
-	Paused        bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
+	Paused        bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`       // the chain is paused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,7 +554,7 @@ func (x *Link) GetPaused() bool {
 
 type ScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // the tasks, 1 to 10,000
 	// An earlier call asked for these items, with the same request ids, and its outcome is not known.
 	Again bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
 	// No earlier call asked for these items. Else a task with a request id and no key, whose due time depends on when the
@@ -621,13 +626,14 @@ func (x *ScheduleRequest) GetElapsed() int64 {
 }
 
 type ScheduleResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // a task has the key (or request id) already; id is its id
-	Problem       *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
-	Due           int64                  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`        // of the task that holds the key
-	Replaced      bool                   `protobuf:"varint,6,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the key has the payload and time of this item now
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                // of the task, which is durable
+	Duplicate bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // a task has the key (or request id) already; id is its id
+	Problem   *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`      // why the task was refused; absent: it was not
+	// when the task is due
+	Due           int64  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	State         string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`        // of the task that holds the key
+	Replaced      bool   `protobuf:"varint,6,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the key has the payload and time of this item now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,7 +712,7 @@ func (x *ScheduleResult) GetReplaced() bool {
 
 type ScheduleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*ScheduleResult      `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*ScheduleResult      `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each item, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,14 +755,17 @@ func (x *ScheduleResponse) GetResults() []*ScheduleResult {
 }
 
 type Attempt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
-	Start         int64                  `protobuf:"varint,3,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`
-	End           int64                  `protobuf:"varint,4,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`
-	Outcome       string                 `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, as it said when it registered; empty: it did not
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // 1 is the first of the task
+	Worker string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`  // id of the lease of its worker
+	// when it started
+	Start int64 `protobuf:"varint,3,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`
+	// when it ended; 0: it has not ended
+	End int64 `protobuf:"varint,4,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`
+	// success, retriable_failure, fatal_failure, snoozed, released, cancelled, worker_lost, unstarted or dropped; empty: it has not ended
+	Outcome       string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`       // of a failure, for people
+	Version       string `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, as it said when it registered; empty: it did not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,47 +850,55 @@ func (x *Attempt) GetVersion() string {
 }
 
 type Task struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Lambda          string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	State           string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Priority        string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	Collection      string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Key             string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
-	Due             int64                  `protobuf:"varint,7,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Created         int64                  `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Enqueued        int64                  `protobuf:"varint,9,opt,name=enqueued,json=enqueuedMicros,proto3" json:"enqueued,omitempty"`
-	Started         int64                  `protobuf:"varint,10,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"` // first start
-	Ended           int64                  `protobuf:"varint,11,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`       // when it ended; a task without it has not ended
-	Next            int64                  `protobuf:"varint,12,opt,name=next,json=nextMicros,proto3" json:"next,omitempty"`          // its next wake-up
-	Attempt         uint32                 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                    // fencing number of the newest attempt
-	Failures        uint32                 `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                  // attempts that count against max_attempts
-	MaxAttempts     uint32                 `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerLost      uint32                 `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"` // attempts whose worker was lost; not counted in failures
-	Suspect         bool                   `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`
-	CancelRequested bool                   `protobuf:"varint,18,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	Worker          string                 `protobuf:"bytes,19,opt,name=worker,proto3" json:"worker,omitempty"`
-	Attempts        []*Attempt             `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Payload         []byte                 `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"` // only with GetRequest.with_payload
-	PayloadBytes    int64                  `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
-	Seq             uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"` // rises with each change; the ETag
-	Traceparent     string                 `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	Tags            map[string]string      `protobuf:"bytes,25,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	StartBefore     int64                  `protobuf:"varint,26,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"` // 0: it may start at any time
-	Result          []byte                 `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                     // of a success; empty without the right to read payloads
-	ResultBytes     int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
-	Blob            *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                            // instead of payload, and only with GetRequest.with_payload
-	WaitsFor        *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`    // why a task that is due has not started; absent: nothing that is known here
-	LimitKey        string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`    // whose task it is, for the lambda's limits by key
-	Occurrence      *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`                // absent: no cron has scheduled it
-	Chain           *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`                          // absent: it is in no chain
-	Member          *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                        // absent: it is no member of a group
-	Group           *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                          // absent: it does not follow after a group
-	Timeout         int64                  `protobuf:"varint,420,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"` // of its own, as are the next two; 0: its lambda's
-	BackoffMin      int64                  `protobuf:"varint,421,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
-	BackoffMax      int64                  `protobuf:"varint,422,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                 // public id
+	Lambda     string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`         // whose task it is
+	State      string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`           // where it is in its life, such as scheduled, processing or success
+	Priority   string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // one of the lambda's
+	Collection string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; empty: none
+	Key        string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key; empty: none
+	// when it was to start, or is
+	Due int64 `protobuf:"varint,7,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	// when it was scheduled
+	Created int64 `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	// when it was last put on the queue of its lambda; 0: it was not
+	Enqueued        int64      `protobuf:"varint,9,opt,name=enqueued,json=enqueuedMicros,proto3" json:"enqueued,omitempty"`
+	Started         int64      `protobuf:"varint,10,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`                     // first start
+	Ended           int64      `protobuf:"varint,11,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`                           // when it ended; a task without it has not ended
+	Next            int64      `protobuf:"varint,12,opt,name=next,json=nextMicros,proto3" json:"next,omitempty"`                              // its next wake-up
+	Attempt         uint32     `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                                        // fencing number of the newest attempt
+	Failures        uint32     `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                                      // attempts that count against max_attempts
+	MaxAttempts     uint32     `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // so many failures, and it is dead; 0: not known, or its lambda is of mode deliver
+	WorkerLost      uint32     `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`                // attempts whose worker was lost; not counted in failures
+	Suspect         bool       `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`                                        // its worker was lost, and no attempt has ended since in a process that lived
+	CancelRequested bool       `protobuf:"varint,18,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"` // it was cancelled while it ran
+	Worker          string     `protobuf:"bytes,19,opt,name=worker,proto3" json:"worker,omitempty"`                                           // who has it, or had it last; empty: nobody
+	Attempts        []*Attempt `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`                                       // the last ten, oldest first
+	Payload         []byte     `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"`                                         // only with GetRequest.with_payload
+	// size of its payload, also when that is not returned
+	PayloadBytes int64             `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
+	Seq          uint64            `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`                                                                            // rises with each change; the ETag
+	Traceparent  string            `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context of who scheduled it; empty: none
+	Tags         map[string]string `protobuf:"bytes,25,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
+	StartBefore  int64             `protobuf:"varint,26,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"`                                   // 0: it may start at any time
+	Result       []byte            `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                                                       // of a success; empty without the right to read payloads
+	// size of its result, also when that is not returned
+	ResultBytes int64        `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
+	Blob        *Blob        `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
+	WaitsFor    *WaitsFor    `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
+	LimitKey    string       `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key
+	Occurrence  *Occurrence  `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`             // absent: no cron has scheduled it
+	Chain       *Link        `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`                       // absent: it is in no chain
+	Member      *GroupMember `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                     // absent: it is no member of a group
+	Group       *GroupEnd    `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                       // absent: it does not follow after a group
+	// of one attempt; 0: its lambda's
+	Timeout int64 `protobuf:"varint,420,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	// the shortest pause between its attempts; 0: its lambda's
+	BackoffMin int64 `protobuf:"varint,421,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	// the longest pause between its attempts; 0: its lambda's
+	BackoffMax    int64 `protobuf:"varint,422,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -1183,8 +1200,8 @@ func (x *Task) GetBackoffMax() int64 {
 // Occurrence says which occurrence of a cron a task is.
 type Occurrence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`                                 // name of the cron
+	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`                        // number of the cron's settings that were in charge
 	Nominal       int64                  `protobuf:"varint,3,opt,name=nominal,json=nominalMicros,proto3" json:"nominal,omitempty"`       // the time at which the cron's expression fires
 	Succeeded     int64                  `protobuf:"varint,4,opt,name=succeeded,json=succeededMicros,proto3" json:"succeeded,omitempty"` // nominal time of the newest occurrence before it that succeeded; 0: none that is known
 	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                       // a backfill has scheduled it
@@ -1329,8 +1346,8 @@ func (x *WaitsFor) GetUntil() int64 {
 // TaskKey names the newest task with a key.
 type TaskKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose task it is
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // idempotency key of the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1381,9 +1398,9 @@ func (x *TaskKey) GetKey() string {
 
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	WithPayload   bool                   `protobuf:"varint,2,opt,name=with_payload,json=withPayload,proto3" json:"with_payload,omitempty"`
-	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"` // their results follow those of the ids
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                                     // public ids of tasks; with keys 1 to 1,000
+	WithPayload   bool                   `protobuf:"varint,2,opt,name=with_payload,json=withPayload,proto3" json:"with_payload,omitempty"` // also the payload, or its blob, which takes the right to read payloads
+	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`                                   // their results follow those of the ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1441,8 +1458,8 @@ func (x *GetRequest) GetKeys() []*TaskKey {
 
 type GetResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`       // absent: see problem
+	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why there is no task; absent: there is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1493,7 +1510,7 @@ func (x *GetResult) GetProblem() *Problem {
 
 type GetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*GetResult           `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*GetResult           `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each id and key, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1537,7 +1554,7 @@ func (x *GetResponse) GetResults() []*GetResult {
 
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`               // of this page
 	Next          []byte                 `protobuf:"bytes,2,opt,name=next,json=nextCursor,proto3" json:"next,omitempty"` // cursor of the next page; empty after the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1589,7 +1606,7 @@ func (x *ListResponse) GetNext() []byte {
 
 type WaitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                    // public ids of tasks; with keys 1 to 1,000
 	Wait          int64                  `protobuf:"varint,2,opt,name=wait,json=waitMicros,proto3" json:"wait,omitempty"` // 0: return at once; at most 60 s
 	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`                  // their results follow those of the ids
 	unknownFields protoimpl.UnknownFields
@@ -1712,8 +1729,8 @@ func (x *BufferedTask) GetAccepted() int64 {
 type Envelope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // 1
-	Tasks         []*BufferedTask        `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Tries         uint32                 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"` // how often these tasks were sent again in a new message
+	Tasks         []*BufferedTask        `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`      // the tasks of the message
+	Tries         uint32                 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`     // how often these tasks were sent again in a new message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1772,8 +1789,8 @@ func (x *Envelope) GetTries() uint32 {
 // GroupMember says which member of a group a task is.
 type GroupMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // the id of the group
-	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`  // the id of the group
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"` // of the member in its group; 0 is the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1825,8 +1842,8 @@ func (x *GroupMember) GetIndex() uint32 {
 // GroupEnd says after which group a task follows.
 type GroupEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`                                                                            // id of the group
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`                                                                       // how many the group has
 	Ended         map[string]uint32      `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members in each end, when the group was done
 	Expired       bool                   `protobuf:"varint,4,opt,name=expired,proto3" json:"expired,omitempty"`                                                                       // the group expired; members that ended is less than members then
 	Cancelled     bool                   `protobuf:"varint,220,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                                                                 // the group was cancelled before all members had ended

@@ -23,7 +23,7 @@ const (
 
 type ListRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // only tasks of this lambda; empty: of all, with where or order
 	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // empty: all states
 	Limit  int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0: 100; at most 1000
 	Cursor []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
@@ -119,7 +119,7 @@ func (x *ListRequest) GetMaxExamined() int64 {
 
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                   // public ids of tasks; with keys 1 to 1,000
 	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                 // their results follow those of the ids
 	IfSeq         uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
 	unknownFields protoimpl.UnknownFields
@@ -183,7 +183,7 @@ type CancelResult struct {
 	Outcome       string   `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`     // of the task before the cancel
 	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: it has ended, or it is on the queue of a deliver lambda
-	Id            string   `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string   `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`           // of the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,7 +248,7 @@ func (x *CancelResult) GetId() string {
 
 type CancelResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*CancelResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*CancelResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each id and key, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,10 +292,11 @@ func (x *CancelResponse) GetResults() []*CancelResult {
 
 type RescheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`   // public ids of tasks; with keys 1 to 1,000
 	Keys  []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"` // their results follow those of the ids
 	// When to start: set at most one of the two; neither means now. The past means now.
-	Due           int64  `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due int64 `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	// when to start, from now; instead of due
 	Delay         int64  `protobuf:"varint,4,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"`
 	IfSeq         uint64 `protobuf:"varint,5,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
 	unknownFields protoimpl.UnknownFields
@@ -369,18 +370,23 @@ func (x *RescheduleRequest) GetIfSeq() uint64 {
 
 // TaskUpdate says what to change in a task. A field that is not set does not change.
 type TaskUpdate struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Key         *TaskKey               `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                   // instead of id
-	IfSeq       uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // only if the task is at this seq; 0: at any
-	Payload     []byte                 `protobuf:"bytes,4,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
-	MaxAttempts uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`    // attempts before it is dead
-	Timeout     int64                  `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`            // of one attempt
-	BackoffMin  int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"` // the least pause between attempts; set both or none
-	BackoffMax  int64                  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
-	StartBefore int64                  `protobuf:"varint,9,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
-	Blob        *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                        // instead of payload
-	Priority    string                 `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                                // one of the lambda's
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                     // public id of the task
+	Key   *TaskKey               `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                   // instead of id
+	IfSeq uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // only if the task is at this seq; 0: at any
+	// what the handler gets; absent: no change
+	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	// so many failures, and the task is dead; 0: no change
+	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// of one attempt; 0: no change
+	Timeout int64 `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	// the shortest pause between attempts; set both or none; 0: no change
+	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	// the longest pause between attempts; 0: no change
+	BackoffMax  int64  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	StartBefore int64  `protobuf:"varint,9,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
+	Blob        *Blob  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                        // instead of payload
+	Priority    string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                                // one of the lambda's
 	// When to start, as in RescheduleRequest; neither: the time does not change.
 	Due           int64 `protobuf:"varint,12,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
 	Delay         int64 `protobuf:"varint,13,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
@@ -511,7 +517,7 @@ func (x *TaskUpdate) GetDelay() int64 {
 
 type UpdateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Updates       []*TaskUpdate          `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"`
+	Updates       []*TaskUpdate          `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"` // 1 to 1,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -555,7 +561,7 @@ func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
 
 type RedriveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                              // public ids of tasks; with keys 1 to 1,000
 	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                            // their results follow those of the ids
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`                         // also tasks that ended as success or delivered
 	IfSeq         uint64                 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"`            // of a single task: only if it is at this seq; 0: at any
@@ -646,13 +652,14 @@ func (x *RedriveRequest) GetRequestId() []byte {
 }
 
 type ChangeResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // after the change, or as it was found if there is a problem
-	Due           int64                  `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`        // rises with each change; the ETag
-	Problem       *Problem               `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
-	Note          string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`       // over HTTP: says that a due time in the past was taken for now
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // of the task
+	State string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // after the change, or as it was found if there is a problem
+	// when it is due now
+	Due           int64    `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Seq           uint64   `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`        // rises with each change; the ETag
+	Problem       *Problem `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
+	Note          string   `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`       // over HTTP: says that a due time in the past was taken for now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,7 +738,7 @@ func (x *ChangeResult) GetNote() string {
 
 type ChangeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*ChangeResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*ChangeResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each task that the request names, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,7 +782,7 @@ func (x *ChangeResponse) GetResults() []*ChangeResult {
 
 type CountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Where         string                 `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`
+	Where         string                 `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`  // a filter expression, which selects the tasks
 	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"` // count each task, whatever it costs, where the store would estimate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -826,10 +833,11 @@ func (x *CountRequest) GetExact() bool {
 }
 
 type CountResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`       // the tasks were counted, not estimated
-	Examined      int64                  `protobuf:"varint,3,opt,name=examined,proto3" json:"examined,omitempty"` // rows that were read for it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// of the tasks
+	Count         int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Exact         bool  `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`       // the tasks were counted, not estimated
+	Examined      int64 `protobuf:"varint,3,opt,name=examined,proto3" json:"examined,omitempty"` // rows that were read for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -938,20 +946,22 @@ func (x *StatsRequest) GetOverview() bool {
 }
 
 type LambdaStats struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Lambda             string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Tasks              map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
-	Exact              bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
-	OldestDue          int64                  `protobuf:"varint,4,opt,name=oldest_due,json=oldestDueMicros,proto3" json:"oldest_due,omitempty"`                                            // due time of the oldest task that is due and has not started; 0: none
-	StartedPerSecond   float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // over the last minute, on the server that answers
-	EndedPerSecond     float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`
-	LatenessP50        int64                  `protobuf:"varint,7,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"` // of starts in the last minute, on the server that answers
-	LatenessP99        int64                  `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
-	FailedPerSecond    float64                `protobuf:"fixed64,9,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`           // failed attempts in the last minute, on the server that answers
-	ThrottledPerSecond float64                `protobuf:"fixed64,10,opt,name=throttled_per_second,json=throttledPerSecond,proto3" json:"throttled_per_second,omitempty"` // tasks that admission quotas refused in the last minute, on the server that answers
-	HeldBy             []*HeldBy              `protobuf:"bytes,11,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`                                         // what holds waiting tasks back, as far as the server that answers knows
-	DeadHour           int64                  `protobuf:"varint,430,opt,name=dead_hour,json=deadHour,proto3" json:"dead_hour,omitempty"`                                 // tasks that died since the beginning of the hour before this one, on all servers
-	DeadDay            int64                  `protobuf:"varint,431,opt,name=dead_day,json=deadDay,proto3" json:"dead_day,omitempty"`                                    // the same of the last day, from the beginning of its first hour
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Lambda           string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                          // name of the lambda
+	Tasks            map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
+	Exact            bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
+	OldestDue        int64                  `protobuf:"varint,4,opt,name=oldest_due,json=oldestDueMicros,proto3" json:"oldest_due,omitempty"`                                            // due time of the oldest task that is due and has not started; 0: none
+	StartedPerSecond float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // first starts in the last minute, on the server that answers
+	EndedPerSecond   float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`                                // tasks that ended in the last minute, on the server that answers
+	// half of the first starts of the last minute were later by no more, on the server that answers
+	LatenessP50 int64 `protobuf:"varint,7,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"`
+	// 99 % of the first starts of the last minute were later by no more, on the server that answers
+	LatenessP99        int64     `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
+	FailedPerSecond    float64   `protobuf:"fixed64,9,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`           // failed attempts in the last minute, on the server that answers
+	ThrottledPerSecond float64   `protobuf:"fixed64,10,opt,name=throttled_per_second,json=throttledPerSecond,proto3" json:"throttled_per_second,omitempty"` // tasks that admission quotas refused in the last minute, on the server that answers
+	HeldBy             []*HeldBy `protobuf:"bytes,11,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`                                         // what holds waiting tasks back, as far as the server that answers knows
+	DeadHour           int64     `protobuf:"varint,430,opt,name=dead_hour,json=deadHour,proto3" json:"dead_hour,omitempty"`                                 // tasks that died since the beginning of the hour before this one, on all servers
+	DeadDay            int64     `protobuf:"varint,431,opt,name=dead_day,json=deadDay,proto3" json:"dead_day,omitempty"`                                    // the same of the last day, from the beginning of its first hour
 	// Only of Lambda.live.
 	Priorities    []*PriorityStats `protobuf:"bytes,12,rep,name=priorities,proto3" json:"priorities,omitempty"`              // highest first
 	Workers       *int64           `protobuf:"varint,13,opt,name=workers,proto3,oneof" json:"workers,omitempty"`             // worker processes with a lease for the lambda, of all servers; absent: not known
@@ -1230,7 +1240,7 @@ func (x *HeldBy) GetConcurrency() uint32 {
 // PriorityStats is what there is to say of one priority of a lambda.
 type PriorityStats struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Priority         string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Priority         string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`                                             // one of the lambda's
 	StartedPerSecond float64                `protobuf:"fixed64,2,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"` // first starts in the last minute, on the server that answers
 	Queued           *int64                 `protobuf:"varint,3,opt,name=queued,proto3,oneof" json:"queued,omitempty"`                                          // tasks in its queue, for workers or consumers to take, about; absent: not known
 	InFlight         int64                  `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`                            // tasks that were taken from it and are not acknowledged, about
@@ -1306,7 +1316,7 @@ func (x *PriorityStats) GetOldest() int64 {
 
 type StatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambdas       []*LambdaStats         `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
+	Lambdas       []*LambdaStats         `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`     // in the order of their names
 	Overview      *Overview              `protobuf:"bytes,420,opt,name=overview,proto3" json:"overview,omitempty"` // absent: not asked for, or the server is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1363,7 +1373,7 @@ type Overview struct {
 	Windows       []*OverviewWindow      `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`                 // the last minute, hour and day
 	Due           []*DueSoon             `protobuf:"bytes,2,rep,name=due,proto3" json:"due,omitempty"`                         // in 5 and 15 minutes, an hour and a day, of the lambdas that the caller may read; none: not known for now
 	DueAt         int64                  `protobuf:"varint,3,opt,name=due_at,json=dueAtMicros,proto3" json:"due_at,omitempty"` // when due was counted
-	Installation  *Installation          `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`
+	Installation  *Installation          `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`       // what the installation consists of; absent: the caller may not read the metrics of all lambdas
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1429,16 +1439,19 @@ func (x *Overview) GetInstallation() *Installation {
 // OverviewWindow is what happened in a time until now, as the server that answers saw it.
 type OverviewWindow struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Asked            int64                  `protobuf:"varint,1,opt,name=asked,json=askedMicros,proto3" json:"asked,omitempty"`       // a minute, an hour or a day
-	Covered          int64                  `protobuf:"varint,2,opt,name=covered,json=coveredMicros,proto3" json:"covered,omitempty"` // how much of that the server saw
-	StartedPerSecond float64                `protobuf:"fixed64,3,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`
+	Asked            int64                  `protobuf:"varint,1,opt,name=asked,json=askedMicros,proto3" json:"asked,omitempty"`                                                                                                     // a minute, an hour or a day
+	Covered          int64                  `protobuf:"varint,2,opt,name=covered,json=coveredMicros,proto3" json:"covered,omitempty"`                                                                                               // how much of that the server saw
+	StartedPerSecond float64                `protobuf:"fixed64,3,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                                                                     // first starts
 	FailedPerSecond  float64                `protobuf:"fixed64,4,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`                                                                        // attempts
 	EndedPerSecond   map[string]float64     `protobuf:"bytes,5,rep,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // by outcome
-	LatenessP50      int64                  `protobuf:"varint,6,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"`                                                                                 // of first starts
-	LatenessP95      int64                  `protobuf:"varint,7,opt,name=lateness_p95,json=latenessP95Micros,proto3" json:"lateness_p95,omitempty"`
-	LatenessP99      int64                  `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// half of the first starts were later by no more
+	LatenessP50 int64 `protobuf:"varint,6,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"`
+	// 95 % of the first starts were later by no more
+	LatenessP95 int64 `protobuf:"varint,7,opt,name=lateness_p95,json=latenessP95Micros,proto3" json:"lateness_p95,omitempty"`
+	// 99 % of the first starts were later by no more
+	LatenessP99   int64 `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OverviewWindow) Reset() {
@@ -1529,11 +1542,13 @@ func (x *OverviewWindow) GetLatenessP99() int64 {
 
 // DueSoon is how many tasks will be due within a time.
 type DueSoon struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Within        int64                  `protobuf:"varint,1,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
-	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	AtLeast       bool                   `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"` // there may be more
-	Error         int64                  `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`                    // of an estimate: 19 times of 20 it is off by no more; 0: counted
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// from when they were counted
+	Within int64 `protobuf:"varint,1,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
+	// how many will be due, about
+	Tasks         int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	AtLeast       bool  `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"` // there may be more
+	Error         int64 `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`                    // of an estimate: 19 times of 20 it is off by no more; 0: counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1598,14 +1613,16 @@ func (x *DueSoon) GetError() int64 {
 
 // Installation is what an installation consists of.
 type Installation struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Workers           int64                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
-	Servers           int64                  `protobuf:"varint,2,opt,name=servers,proto3" json:"servers,omitempty"` // that own partitions
-	Partitions        int64                  `protobuf:"varint,3,opt,name=partitions,proto3" json:"partitions,omitempty"`
-	UnownedPartitions int64                  `protobuf:"varint,4,opt,name=unowned_partitions,json=unownedPartitions,proto3" json:"unowned_partitions,omitempty"` // whose owner does not handle them
-	StoreFull         bool                   `protobuf:"varint,5,opt,name=store_full,json=storeFull,proto3" json:"store_full,omitempty"`                         // it takes no new tasks
-	StoreDamaged      bool                   `protobuf:"varint,6,opt,name=store_damaged,json=storeDamaged,proto3" json:"store_damaged,omitempty"`                // some of its files are damaged
-	NotReady          string                 `protobuf:"bytes,7,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`                             // why new work should go to another server; empty: it need not
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// worker processes that have a lease
+	Workers int64 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	Servers int64 `protobuf:"varint,2,opt,name=servers,proto3" json:"servers,omitempty"` // that own partitions
+	// shards of all priorities of all lambdas
+	Partitions        int64  `protobuf:"varint,3,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	UnownedPartitions int64  `protobuf:"varint,4,opt,name=unowned_partitions,json=unownedPartitions,proto3" json:"unowned_partitions,omitempty"` // whose owner does not handle them
+	StoreFull         bool   `protobuf:"varint,5,opt,name=store_full,json=storeFull,proto3" json:"store_full,omitempty"`                         // it takes no new tasks
+	StoreDamaged      bool   `protobuf:"varint,6,opt,name=store_damaged,json=storeDamaged,proto3" json:"store_damaged,omitempty"`                // some of its files are damaged
+	NotReady          string `protobuf:"bytes,7,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`                             // why new work should go to another server; empty: it need not
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }

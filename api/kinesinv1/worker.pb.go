@@ -24,9 +24,9 @@ const (
 // Followups is what follows a task.
 type Followups struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Then          []*ScheduleItem        `protobuf:"bytes,1,rep,name=then,proto3" json:"then,omitempty"`
-	Else          []*ScheduleItem        `protobuf:"bytes,2,rep,name=else,proto3" json:"else,omitempty"`
-	Finally       []*ScheduleItem        `protobuf:"bytes,3,rep,name=finally,proto3" json:"finally,omitempty"`
+	Then          []*ScheduleItem        `protobuf:"bytes,1,rep,name=then,proto3" json:"then,omitempty"`       // tasks that follow a success
+	Else          []*ScheduleItem        `protobuf:"bytes,2,rep,name=else,proto3" json:"else,omitempty"`       // tasks that follow any other end
+	Finally       []*ScheduleItem        `protobuf:"bytes,3,rep,name=finally,proto3" json:"finally,omitempty"` // tasks that follow any end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -85,14 +85,14 @@ func (x *Followups) GetFinally() []*ScheduleItem {
 // Parent is the task before a follow-up, as it ended.
 type Parent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`             // of the task before
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`       // in which it ended
 	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`     // of a success
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
 	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
 	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
-	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`     // whose task it is
+	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`           // its idempotency key; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,8 +186,8 @@ func (x *Parent) GetKey() string {
 // SlotGroup is a pool of executors that takes tasks of any of its lambdas.
 type SlotGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambdas       []string               `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
-	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
+	Lambdas       []string               `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // 1 to 256 names
+	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`    // how many tasks it runs at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,9 +240,9 @@ type RegisterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                     // for people: host and process
 	Lease         int64                  `protobuf:"varint,2,opt,name=lease,json=leaseMicros,proto3" json:"lease,omitempty"` // 0: 15 s; 3 s to 1 h
-	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
-	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
-	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, for people; it becomes part of the lease's id
+	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`                 // 1 to 64
+	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`             // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
+	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"`             // of the worker's program, for people; it becomes part of the lease's id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,7 +315,7 @@ func (x *RegisterRequest) GetVersion() string {
 // PreviousLease is a lease that its process gives up: nothing runs under it any more.
 type PreviousLease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
 	Proof         []byte                 `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`     // as it was returned with the lease
 	Results       []*Result              `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"` // of attempts that were not acknowledged; released: it never started. At most 10,000
 	unknownFields protoimpl.UnknownFields
@@ -374,13 +374,14 @@ func (x *PreviousLease) GetResults() []*Result {
 }
 
 type RegisterResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
-	Lease         int64                  `protobuf:"varint,2,opt,name=lease,json=leaseMicros,proto3" json:"lease,omitempty"`
-	Heartbeat     int64                  `protobuf:"varint,3,opt,name=heartbeat,json=heartbeatMicros,proto3" json:"heartbeat,omitempty"` // how often to send one
-	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                               // proves, when the process gives the lease up, that it had it; not for logs
-	Acks          []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                 // of the results of the previous lease
-	Missing       []string               `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`                         // lambdas that do not exist yet: their tasks are claimed as soon as they do
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
+	// how long the lease lasts without a heartbeat
+	Lease         int64        `protobuf:"varint,2,opt,name=lease,json=leaseMicros,proto3" json:"lease,omitempty"`
+	Heartbeat     int64        `protobuf:"varint,3,opt,name=heartbeat,json=heartbeatMicros,proto3" json:"heartbeat,omitempty"` // how often to send one
+	Proof         []byte       `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                               // proves, when the process gives the lease up, that it had it; not for logs
+	Acks          []*ResultAck `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                 // of the results of the previous lease
+	Missing       []string     `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`                         // lambdas that do not exist yet: their tasks are claimed as soon as they do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,8 +461,8 @@ func (x *RegisterResponse) GetMissing() []string {
 // Held is an attempt that a worker has.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // 16 bytes
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`        // 16 bytes
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,8 +513,8 @@ func (x *Held) GetAttempt() uint32 {
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Groups        []*SlotGroup           `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
+	Groups        []*SlotGroup           `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`   // 1 to 64
 	Held          []*Held                `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`       // attempts from an earlier stream that have not ended
 	Process       *Process               `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"` // absent: unknown
 	unknownFields protoimpl.UnknownFields
@@ -581,8 +582,8 @@ func (x *Hello) GetProcess() *Process {
 // Process identifies a process, so that a server on the same machine can see when it ends.
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Place         []byte                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"` // a digest of the machine's boot and the process-id namespace
-	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Place         []byte                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`                                    // a digest of the machine's boot and the process-id namespace
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`                                       // process id
 	StartedTicks  uint64                 `protobuf:"varint,3,opt,name=started_ticks,json=startedTicks,proto3" json:"started_ticks,omitempty"` // since boot: distinguishes it from a later process with the same pid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -640,15 +641,16 @@ func (x *Process) GetStartedTicks() uint64 {
 }
 
 type Result struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`                     // success, retriable_failure, fatal_failure, snoozed, released, cancelled
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`                         // of a failure, for people
-	Started       int64                  `protobuf:"varint,5,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
-	Delay         int64                  `protobuf:"varint,6,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"`       // of a snooze
-	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                       // of a success: a value that is kept with the task; at most 32 KiB
-	Add           *Followups             `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`                            // what else follows the task
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes
+	Task          []byte     `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt       uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`                    // its number
+	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`                     // success, retriable_failure, fatal_failure, snoozed, released, cancelled
+	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`                         // of a failure, for people
+	Started       int64      `protobuf:"varint,5,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
+	Delay         int64      `protobuf:"varint,6,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"`       // of a snooze
+	Result        []byte     `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                       // of a success: a value that is kept with the task; at most 32 KiB
+	Add           *Followups `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`                            // what else follows the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,10 +742,12 @@ func (x *Result) GetAdd() *Followups {
 }
 
 type Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Started       int64                  `protobuf:"varint,3,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes
+	Task    []byte `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
+	// on the worker's clock, corrected by the offset it learned
+	Started       int64 `protobuf:"varint,3,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -801,8 +805,8 @@ func (x *Started) GetStarted() int64 {
 
 type WorkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hello         *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	Hello         *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`     // the first message alone has it
+	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"` // of attempts that have ended
 	Started       []*Started             `protobuf:"bytes,3,rep,name=started,proto3" json:"started,omitempty"` // attempts that run longer than a moment
 	Drain         bool                   `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`    // send no more tasks
 	unknownFields protoimpl.UnknownFields
@@ -870,25 +874,28 @@ func (x *WorkRequest) GetDrain() bool {
 // Claimed is one claimed task.
 type Claimed struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
-	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // 16 bytes
-	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // public id
-	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	Collection  string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Key         string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
-	Attempt     uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // fencing number
-	Failures    uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`
-	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`
-	Due         int64                  `protobuf:"varint,11,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Created     int64                  `protobuf:"varint,12,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Timeout     int64                  `protobuf:"varint,13,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
-	Payload     []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
+	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`                                   // 16 bytes
+	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                       // public id
+	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`                               // whose task it is
+	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`                           // one of the lambda's
+	Collection  string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`                       // label for a subset of the lambda's tasks; empty: none
+	Key         string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`                                     // idempotency key; empty: none
+	Attempt     uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`                            // fencing number
+	Failures    uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`                          // earlier attempts that count against max_attempts
+	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and it is dead
+	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`   // earlier attempts whose worker was lost; not counted in failures
+	// when it was to start
+	Due int64 `protobuf:"varint,11,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	// when it was scheduled
+	Created int64 `protobuf:"varint,12,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Timeout int64 `protobuf:"varint,13,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
+	// for the handler; empty: nothing, or see blob
+	Payload []byte `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
 	Hold        int64             `protobuf:"varint,15,opt,name=hold,json=holdMicros,proto3" json:"hold,omitempty"`
-	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
+	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context for the handler; empty: none
+	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
+	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"`                                                                           // instead of payload
 	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
 	Prompt        bool         `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	Occurrence    *Occurrence  `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
@@ -1099,10 +1106,11 @@ func (x *Claimed) GetGroup() *GroupEnd {
 }
 
 type ResultAck struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Problem       *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // FENCED: someone else owns the task now; UNAVAILABLE: send it again
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes
+	Task          []byte   `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt       uint32   `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
+	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`  // FENCED: someone else owns the task now; UNAVAILABLE: send it again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1160,8 +1168,8 @@ func (x *ResultAck) GetProblem() *Problem {
 
 type WorkResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Tasks   []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Acks    []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
+	Tasks   []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`             // claimed tasks, for the worker to run
+	Acks    []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`               // of results that the worker sent
 	Cancels []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`         // stop these attempts
 	Now     int64                  `protobuf:"varint,4,opt,name=now,json=nowMicros,proto3" json:"now,omitempty"` // the time of the server's clock when it sent this
 	// The server sends its next message within this time. A worker that receives nothing for twice as long closes the
@@ -1238,7 +1246,7 @@ func (x *WorkResponse) GetNext() int64 {
 
 type ClaimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`              // the lease's id
 	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"`            // of those that it registered for
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`               // 1 when not set; at most 1000
 	Wait          int64                  `protobuf:"varint,4,opt,name=wait,json=waitMicros,proto3" json:"wait,omitempty"` // at most 60 s
@@ -1306,7 +1314,7 @@ func (x *ClaimRequest) GetWait() int64 {
 
 type ClaimResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks         []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // claimed tasks, for the worker to run; empty: none came in time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,8 +1358,8 @@ func (x *ClaimResponse) GetTasks() []*Claimed {
 
 type SetResultsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
+	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"` // of attempts that have ended; at most 10,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1402,7 +1410,7 @@ func (x *SetResultsRequest) GetResults() []*Result {
 
 type SetResultsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Acks          []*ResultAck           `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"`
+	Acks          []*ResultAck           `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"` // one for each result, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1446,8 +1454,8 @@ func (x *SetResultsResponse) GetAcks() []*ResultAck {
 
 type HeartbeatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Running       []*Held                `protobuf:"bytes,2,rep,name=running,proto3" json:"running,omitempty"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
+	Running       []*Held                `protobuf:"bytes,2,rep,name=running,proto3" json:"running,omitempty"` // attempts that the worker has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
