@@ -24,22 +24,24 @@ const (
 // ChainTask is a task of a chain, or one that may come.
 type ChainTask struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty: it is not there (yet)
-	Lambda string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // empty: it is not there (yet)
+	Lambda string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose task it is
 	// The state of the task; or "planned": the task before it has not ended; "skipped": that ended in another way;
 	// "missing": it is not kept any more, or its lambda was deleted.
-	State      string       `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Edge       string       `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"; empty: it is the first
-	Collection string       `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Due        int64        `protobuf:"varint,6,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`       // 0: not known yet
-	Delay      int64        `protobuf:"varint,7,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // of one that is planned
-	Started    int64        `protobuf:"varint,8,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
-	Ended      int64        `protobuf:"varint,9,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
-	Attempt    uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Error      string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
-	WaitsFor   string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
-	Paused     bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
-	Followups  []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`
+	State      string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Edge       string `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"`                     // "then", "else" or "finally"; empty: it is the first
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`         // of the task; empty: it is in none
+	Due        int64  `protobuf:"varint,6,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`       // 0: not known yet
+	Delay      int64  `protobuf:"varint,7,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // of one that is planned
+	// first start; 0: it has not started
+	Started int64 `protobuf:"varint,8,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	// when it ended; 0: it has not ended
+	Ended     int64        `protobuf:"varint,9,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	Attempt   uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`                  // number of its newest attempt; 0: none
+	Error     string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
+	WaitsFor  string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
+	Paused    bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`                    // it does not start before its chain is resumed
+	Followups []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`               // the tasks that follow it, or may
 	// It follows an earlier end of the task before it, which was redriven since, or comes after such a task.
 	BeforeRedrive bool `protobuf:"varint,15,opt,name=before_redrive,json=beforeRedrive,proto3" json:"before_redrive,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -183,7 +185,7 @@ func (x *ChainTask) GetBeforeRedrive() bool {
 
 type GetChainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of any task of the chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,9 +229,9 @@ func (x *GetChainRequest) GetId() string {
 
 type GetChainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // the id of its first task
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // "live", "paused" or "ended"
-	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                   // the id of its first task
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`             // "live", "paused" or "ended"
+	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`               // its first task, with all that follow it
 	Count         uint32                 `protobuf:"varint,4,opt,name=count,json=tasks,proto3" json:"count,omitempty"` // how many of its tasks are there, as far as shown
 	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`              // it has more tasks than are shown
 	unknownFields protoimpl.UnknownFields

@@ -23,31 +23,35 @@ const (
 
 // Cron schedules a task of a lambda whenever its expression says.
 type Cron struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                        // a managed lambda; cannot change
-	Schedule      string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                                                    // five or six fields, @daily, "@every 90s" or an RRULE
-	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                                                            // an IANA name; empty: UTC
-	Start         int64                  `protobuf:"varint,5,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`                                                        // no nominal time before it; 0: no bound
-	End           int64                  `protobuf:"varint,6,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`                                                              // no nominal time at or after it; 0: no bound
-	Jitter        int64                  `protobuf:"varint,7,opt,name=jitter,json=jitterMicros,proto3" json:"jitter,omitempty"`                                                     // an occurrence is due later by less than this; at most 24h, in milliseconds
-	Gap           string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                              // "shift" (default) or "skip"
-	Fold          string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                            // "first" (default) or "both"
-	Overlap       string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
-	CatchUp       string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                                      // "last" (default), "none" or "all"
-	CatchUpMax    uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                                          // of "all"; 0: 1,000
-	CatchUpWithin int64                  `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithinMicros,proto3" json:"catch_up_within,omitempty"`                           // of "all"; 0: a day
-	FailuresMax   uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                                         // so many failed occurrences in a row pause the cron; 0: none does
-	Priority      string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // empty: the lambda's default
-	Collection    string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // of its tasks
-	Tags          map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of its tasks
-	Payload       []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                                                                     // "{{nominal}}" in it becomes the nominal time
-	ManagedBy     string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`                                                // name of the declared set that it is of; empty: none
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// of 1 to 64 letters, digits, "_" and "-"; cannot change
+	Name          string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambda        string            `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                        // a managed lambda; cannot change
+	Schedule      string            `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                                                    // five or six fields, @daily, "@every 90s" or an RRULE
+	Zone          string            `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                                                            // an IANA name; empty: UTC
+	Start         int64             `protobuf:"varint,5,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`                                                        // no nominal time before it; 0: no bound
+	End           int64             `protobuf:"varint,6,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`                                                              // no nominal time at or after it; 0: no bound
+	Jitter        int64             `protobuf:"varint,7,opt,name=jitter,json=jitterMicros,proto3" json:"jitter,omitempty"`                                                     // an occurrence is due later by less than this; at most 24h, in milliseconds
+	Gap           string            `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                              // "shift" (default) or "skip"
+	Fold          string            `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                            // "first" (default) or "both"
+	Overlap       string            `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
+	CatchUp       string            `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                                      // "last" (default), "none" or "all"
+	CatchUpMax    uint32            `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                                          // of "all"; 0: 1,000
+	CatchUpWithin int64             `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithinMicros,proto3" json:"catch_up_within,omitempty"`                           // of "all"; 0: a day
+	FailuresMax   uint32            `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                                         // so many failed occurrences in a row pause the cron; 0: none does
+	Priority      string            `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // empty: the lambda's default
+	Collection    string            `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // of its tasks
+	Tags          map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of its tasks
+	Payload       []byte            `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                                                                     // "{{nominal}}" in it becomes the nominal time
+	ManagedBy     string            `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`                                                // name of the declared set that it is of; empty: none
 	// Set by the server.
-	Revision      uint64     `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
-	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"` // rises with each change
-	Created       int64      `protobuf:"varint,21,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // an identity
+	// number of its settings that decide about occurrences from now on
+	Revision uint64 `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
+	Version  uint64 `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"` // rises with each change
+	// when it was created
+	Created   int64  `protobuf:"varint,21,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	CreatedBy string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // an identity
+	// when it was changed last
 	Updated       int64      `protobuf:"varint,23,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
 	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`               // an identity
 	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                        // absent: it is not paused
@@ -300,11 +304,12 @@ func (x *Cron) GetLambdaDeleted() bool {
 }
 
 type CronPause struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // an identity; empty: its failure limit
-	At            int64                  `protobuf:"varint,3,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
-	Until         int64                  `protobuf:"varint,4,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it resumes by itself; 0: never
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // why, for people
+	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`         // an identity; empty: its failure limit
+	// when it was paused
+	At            int64 `protobuf:"varint,3,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
+	Until         int64 `protobuf:"varint,4,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it resumes by itself; 0: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,7 +426,7 @@ func (x *SetCronRequest) GetDryRun() bool {
 
 type SetCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`        // the cron, as it is now
 	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -473,7 +478,7 @@ func (x *SetCronResponse) GetExisted() bool {
 
 type GetCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,7 +522,7 @@ func (x *GetCronRequest) GetName() string {
 
 type GetCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // the cron
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,7 +566,7 @@ func (x *GetCronResponse) GetCron() *Cron {
 
 type ListCronsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // only crons of this lambda; empty: all that the caller may read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,7 +610,7 @@ func (x *ListCronsRequest) GetLambda() string {
 
 type ListCronsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Crons         []*Cron                `protobuf:"bytes,1,rep,name=crons,proto3" json:"crons,omitempty"`
+	Crons         []*Cron                `protobuf:"bytes,1,rep,name=crons,proto3" json:"crons,omitempty"` // in the order of their names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -648,10 +653,11 @@ func (x *ListCronsResponse) GetCrons() []*Cron {
 }
 
 type PauseCronRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                 // required
-	Until         int64                  `protobuf:"varint,3,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // 0: until it is resumed
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
+	// why, for people; at most 512 bytes
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Until         int64  `protobuf:"varint,3,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // 0: until it is resumed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -709,7 +715,7 @@ func (x *PauseCronRequest) GetUntil() int64 {
 
 type PauseCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // the cron, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,7 +759,7 @@ func (x *PauseCronResponse) GetCron() *Cron {
 
 type ResumeCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -797,7 +803,7 @@ func (x *ResumeCronRequest) GetName() string {
 
 type ResumeCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // the cron, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,7 +847,7 @@ func (x *ResumeCronResponse) GetCron() *Cron {
 
 type RunCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                            // of the cron
 	RequestId     []byte                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -893,7 +899,7 @@ func (x *RunCronRequest) GetRequestId() []byte {
 
 type RunCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,7 +943,7 @@ func (x *RunCronResponse) GetId() string {
 
 type BackfillCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                            // of the cron
 	From          int64                  `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"`           // nominal times from here on
 	To            int64                  `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`                 // nominal times before it
 	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                           // tasks per second; 0: the recovery quota of the lambda, or no limit
@@ -1029,7 +1035,7 @@ func (x *BackfillCronRequest) GetRequestId() []byte {
 
 type BackfillCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // that schedules the occurrences; of a dry run, what it would do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,7 +1079,7 @@ func (x *BackfillCronResponse) GetJob() *Job {
 
 type DeleteCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1153,7 +1159,7 @@ func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
 
 type CronHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                  // of the cron
 	From          int64                  `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"` // 0: as far back as limit reaches
 	To            int64                  `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`       // 0: now
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`               // 1 to 1,000; 0: 20
@@ -1221,7 +1227,7 @@ func (x *CronHistoryRequest) GetLimit() uint32 {
 
 type CronHistoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Occurrences   []*CronOccurrence      `protobuf:"bytes,1,rep,name=occurrences,proto3" json:"occurrences,omitempty"`
+	Occurrences   []*CronOccurrence      `protobuf:"bytes,1,rep,name=occurrences,proto3" json:"occurrences,omitempty"` // newest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1264,16 +1270,17 @@ func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
 }
 
 type CronOccurrence struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nominal       int64                  `protobuf:"varint,1,opt,name=nominal,json=nominalMicros,proto3" json:"nominal,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`            // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`              // of what was skipped or missed
-	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                      // of its task; empty: it has none
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                // of its task
-	Late          int64                  `protobuf:"varint,7,opt,name=late,json=lateMicros,proto3" json:"late,omitempty"` // how long after its due time it first started; 0: it was not started
-	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`        // its task is that of a backfill
-	Manual        bool                   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`            // RunCron has scheduled its task, and nominal is when
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// the time at which the cron's expression fires
+	Nominal       int64  `protobuf:"varint,1,opt,name=nominal,json=nominalMicros,proto3" json:"nominal,omitempty"`
+	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`         // number of the cron's settings that were in charge
+	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`            // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`              // of what was skipped or missed
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                      // of its task; empty: it has none
+	State         string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                // of its task
+	Late          int64  `protobuf:"varint,7,opt,name=late,json=lateMicros,proto3" json:"late,omitempty"` // how long after its due time it first started; 0: it was not started
+	Backfill      bool   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`        // its task is that of a backfill
+	Manual        bool   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`            // RunCron has scheduled its task, and nominal is when
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -23,23 +23,27 @@ const (
 
 // Gate keeps the tasks that it selects from starting. Rows in flight stay watched, and expiry still holds.
 type Gate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // a number; not of a dry run
-	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // "pause" or "drop"
-	Lambda        string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // at most one of priority, collection and tag; none: all tasks of the lambda
-	Collection    string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Tag           string                 `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`       // "name=value"
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // for people; required
-	Owner         string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`   // the identity that set it
-	Created       int64                  `protobuf:"varint,9,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Until         int64                  `protobuf:"varint,10,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it ends by itself; 0: never
-	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                   // "active", "resuming", "probing" (of a circuit breaker) or "ended"
-	Pace          uint32                 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                    // of a gate that resumes: tasks per second; 0: all at once
-	Ended         int64                  `protobuf:"varint,13,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
-	EndedBy       string                 `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
-	Counts        *GateCounts            `protobuf:"bytes,15,opt,name=counts,proto3" json:"counts,omitempty"`                  // of a dry run and of GetGate
-	Note          string                 `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`                      // for people: what is unusual about it, such as an overlap with another gate
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // a number; not of a dry run
+	Action string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // "pause" or "drop"
+	// whose tasks it holds
+	Lambda     string `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // only tasks of this priority; at most one of priority, collection and tag; none: all tasks of the lambda
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // only tasks of this collection
+	Tag        string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`               // only tasks with this tag, "name=value"
+	// why, for people
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Owner  string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"` // the identity that set it
+	// when it was set
+	Created int64  `protobuf:"varint,9,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Until   int64  `protobuf:"varint,10,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it ends by itself; 0: never
+	State   string `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                   // "active", "resuming", "probing" (of a circuit breaker) or "ended"
+	Pace    uint32 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                    // of a gate that resumes: tasks per second; 0: all at once
+	// when it ended; 0: it has not ended
+	Ended         int64       `protobuf:"varint,13,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	EndedBy       string      `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
+	Counts        *GateCounts `protobuf:"bytes,15,opt,name=counts,proto3" json:"counts,omitempty"`                  // of a dry run and of GetGate
+	Note          string      `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`                      // for people: what is unusual about it, such as an overlap with another gate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,7 +320,7 @@ func (x *SetGateRequest) GetRequestId() []byte {
 
 type SetGateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"` // the gate; of a dry run, with counts and without an id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,8 +364,8 @@ func (x *SetGateResponse) GetGate() *Gate {
 
 type ResumeGateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Pace          uint32                 `protobuf:"varint,2,opt,name=pace,proto3" json:"pace,omitempty"` // tasks per second; 0: all at once
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`      // of the gate
+	Pace          uint32                 `protobuf:"varint,2,opt,name=pace,proto3" json:"pace,omitempty"` // tasks per second; 0: the recovery quota of the lambda, or all at once if it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,7 +416,7 @@ func (x *ResumeGateRequest) GetPace() uint32 {
 
 type ResumeGateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"` // the gate, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,7 +460,7 @@ func (x *ResumeGateResponse) GetGate() *Gate {
 
 type GetGateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the gate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,7 +504,7 @@ func (x *GetGateRequest) GetId() string {
 
 type GetGateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"` // the gate, with counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,7 +600,7 @@ func (x *ListGatesRequest) GetEnded() bool {
 
 type ListGatesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gates         []*Gate                `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"`
+	Gates         []*Gate                `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"` // newest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

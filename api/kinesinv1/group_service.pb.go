@@ -23,23 +23,24 @@ const (
 
 type Group struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Then    string                 `protobuf:"bytes,2,opt,name=then,proto3" json:"then,omitempty"`   // lambda of the task that follows
-	Else    string                 `protobuf:"bytes,3,opt,name=else,proto3" json:"else,omitempty"`   // lambda of the task that follows instead if a member did not succeed; empty: none
-	State   string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "open", "sealed", "done" or "expired"
-	Members uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // of the group
+	Then    string                 `protobuf:"bytes,2,opt,name=then,proto3" json:"then,omitempty"`        // lambda of the task that follows
+	Else    string                 `protobuf:"bytes,3,opt,name=else,proto3" json:"else,omitempty"`        // lambda of the task that follows instead if a member did not succeed; empty: none
+	State   string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`      // "open", "sealed", "done" or "expired"
+	Members uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // how many it has; at most 100,000
 	// The first members, so many, were counted by their state.
-	Counted       uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
-	Counts        map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members by state
-	Created       int64             `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	CreatedBy     string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`         // an identity
-	Expires       int64             `protobuf:"varint,10,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`         // when it expires if it is not done
-	Completed     int64             `protobuf:"varint,11,opt,name=completed,json=completedMicros,proto3" json:"completed,omitempty"`   // when the last member was seen to have ended, or the group expired
-	FollowUp      string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`           // id of the task that followed
-	Problem       string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                             // why none could follow
-	FollowUps     []*GroupFollowUp  `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`       // all that may follow, in the order in which they were named
-	Cancelled     int64             `protobuf:"varint,221,opt,name=cancelled,json=cancelledMicros,proto3" json:"cancelled,omitempty"`  // 0: it was not cancelled
-	CancelledBy   string            `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"` // an identity
+	Counted uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
+	Counts  map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members by state
+	// when it was made
+	Created       int64            `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	CreatedBy     string           `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`         // an identity
+	Expires       int64            `protobuf:"varint,10,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`         // when it expires if it is not done
+	Completed     int64            `protobuf:"varint,11,opt,name=completed,json=completedMicros,proto3" json:"completed,omitempty"`   // when the last member was seen to have ended, or the group expired
+	FollowUp      string           `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`           // id of the task that followed
+	Problem       string           `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                             // why none could follow
+	FollowUps     []*GroupFollowUp `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`       // all that may follow, in the order in which they were named
+	Cancelled     int64            `protobuf:"varint,221,opt,name=cancelled,json=cancelledMicros,proto3" json:"cancelled,omitempty"`  // 0: it was not cancelled
+	CancelledBy   string           `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"` // an identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -189,8 +190,8 @@ func (x *Group) GetCancelledBy() string {
 // GroupFollowUp is a task that may follow a group.
 type GroupFollowUp struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"
-	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`       // "then", "else" or "finally"
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`   // whose task it is
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`           // of the task; empty: none follows, or none yet
 	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why none could follow
 	unknownFields protoimpl.UnknownFields
@@ -264,8 +265,8 @@ type CreateGroupRequest struct {
 	// With else or finally, then follows only if all members succeeded; without, it follows however they ended. At most
 	// 100 tasks in all.
 	MoreThen      []*ScheduleItem `protobuf:"bytes,220,rep,name=more_then,json=moreThen,proto3" json:"more_then,omitempty"`
-	MoreElse      []*ScheduleItem `protobuf:"bytes,221,rep,name=more_else,json=moreElse,proto3" json:"more_else,omitempty"`
-	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"` // a task or tasks that follow however the group ends
+	MoreElse      []*ScheduleItem `protobuf:"bytes,221,rep,name=more_else,json=moreElse,proto3" json:"more_else,omitempty"` // further tasks that follow instead if a member did not succeed
+	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`                   // a task or tasks that follow however the group ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,8 +352,8 @@ func (x *CreateGroupRequest) GetFinally() []*ScheduleItem {
 
 type CreateGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`      // the group
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call with this request id made it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,10 +403,11 @@ func (x *CreateGroupResponse) GetExisted() bool {
 }
 
 type AddMembersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	At            uint32                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`      // how many members the group has, as far as the caller knows
-	Items         []*ScheduleItem        `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"` // 1 to 10,000
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // id of the group
+	At    uint32                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`      // how many members the group has, as far as the caller knows
+	// the tasks, 1 to 10,000
+	Items         []*ScheduleItem `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,7 +465,7 @@ func (x *AddMembersRequest) GetItems() []*ScheduleItem {
 
 type AddMembersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`          // of the tasks, in the order of items
 	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"` // that the group has now
 	Existed       bool                   `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call had added them
 	unknownFields protoimpl.UnknownFields
@@ -523,7 +525,7 @@ func (x *AddMembersResponse) GetExisted() bool {
 
 type SealGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`            // id of the group
 	Members       *uint32                `protobuf:"varint,2,opt,name=members,proto3,oneof" json:"members,omitempty"` // how many the caller has added; refused if the group has others; absent: it does not say. Before, 0 was as absent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -575,7 +577,7 @@ func (x *SealGroupRequest) GetMembers() uint32 {
 
 type SealGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`      // the group, as it is now
 	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was sealed already
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -627,7 +629,7 @@ func (x *SealGroupResponse) GetExisted() bool {
 
 type CancelGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`                          // id of the group
 	Pace          uint32                 `protobuf:"varint,2,opt,name=pace,proto3" json:"pace,omitempty"`                           // members that are cancelled in a second at most; 0: no limit
 	RequestId     []byte                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUID, of which the id of the job is made; empty: the server chooses
 	unknownFields protoimpl.UnknownFields
@@ -687,8 +689,8 @@ func (x *CancelGroupRequest) GetRequestId() []byte {
 
 type CancelGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Job           *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // that cancels the members
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // the group, as it is now
+	Job           *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`     // that cancels the members
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,7 +741,7 @@ func (x *CancelGroupResponse) GetJob() *Job {
 
 type GetGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,7 +785,7 @@ func (x *GetGroupRequest) GetId() string {
 
 type GetGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // the group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -827,7 +829,7 @@ func (x *GetGroupResponse) GetGroup() *Group {
 
 type ListMembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`  // id of the group
 	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`   // index of the first one
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000; 0: 100
 	unknownFields protoimpl.UnknownFields
@@ -887,9 +889,9 @@ func (x *ListMembersRequest) GetLimit() uint32 {
 
 type ListMembersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Members       []*MemberOfGroup       `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
-	Next          uint32                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"` // from of the next page
-	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // there are more
+	Members       []*MemberOfGroup       `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"` // in the order in which they were added
+	Next          uint32                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`      // from of the next page
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`      // there are more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -947,8 +949,8 @@ func (x *ListMembersResponse) GetMore() bool {
 
 type MemberOfGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // absent: it may not be read, or is not known any more
+	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // in the group; 0 is the first
+	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`    // absent: it may not be read, or is not known any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

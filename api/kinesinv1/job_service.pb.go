@@ -23,30 +23,35 @@ const (
 
 // Job is a change of a set of tasks.
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete; backfill, which BackfillCron makes
-	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`
-	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`    // without a filter
-	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // counted (a dry run), running, paused, stopped, done or failed
-	Pace          uint32                 `protobuf:"varint,6,opt,name=pace,proto3" json:"pace,omitempty"`  // tasks per second; 0: as fast as the store allows
-	Created       int64                  `protobuf:"varint,7,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Ended         int64                  `protobuf:"varint,8,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
-	CreatedBy     string                 `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity, with whose grants it acts
-	Matched       int64                  `protobuf:"varint,10,opt,name=matched,proto3" json:"matched,omitempty"`                    // of a dry run: tasks that the filter selects; else those it has met so far
-	MatchedExact  bool                   `protobuf:"varint,11,opt,name=matched_exact,json=matchedExact,proto3" json:"matched_exact,omitempty"`
-	Examined      int64                  `protobuf:"varint,12,opt,name=examined,proto3" json:"examined,omitempty"`                                                                           // rows
-	Outcomes      map[string]int64       `protobuf:"bytes,13,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // changed tasks by what became of them, refused ones by reason
-	Refused       []*JobRefusal          `protobuf:"bytes,14,rep,name=refused,proto3" json:"refused,omitempty"`                                                                              // at most 1,000; outcomes has the number of all
-	Sample        []*Task                `protobuf:"bytes,15,rep,name=sample,proto3" json:"sample,omitempty"`                                                                                // of a dry run: at most ten
-	Cost          string                 `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                    // of a dry run, for people: what it takes of the store
-	Problem       string                 `protobuf:"bytes,17,opt,name=problem,proto3" json:"problem,omitempty"`                                                                              // why it failed, or waits
-	By            int64                  `protobuf:"varint,18,opt,name=by,json=byMicros,proto3" json:"by,omitempty"`
-	Spread        int64                  `protobuf:"varint,19,opt,name=spread,json=spreadMicros,proto3" json:"spread,omitempty"`
-	Force         bool                   `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"`
-	Due           int64                  `protobuf:"varint,21,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Backfill      *Backfill              `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
-	Group         string                 `protobuf:"bytes,220,opt,name=group,proto3" json:"group,omitempty"`      // of a cancel of a group, which CancelGroup makes
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // of the job
+	Action string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete; backfill, which BackfillCron makes
+	Where  string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`   // the filter expression; empty: it selects by all, backfill or group
+	All    bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`      // without a filter
+	State  string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`   // counted (a dry run), running, paused, stopped, done or failed
+	Pace   uint32                 `protobuf:"varint,6,opt,name=pace,proto3" json:"pace,omitempty"`    // tasks per second; 0: as fast as the store allows
+	// when it was made
+	Created int64 `protobuf:"varint,7,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	// when it ended; 0: it has not ended
+	Ended        int64            `protobuf:"varint,8,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	CreatedBy    string           `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`                                                          // identity, with whose grants it acts
+	Matched      int64            `protobuf:"varint,10,opt,name=matched,proto3" json:"matched,omitempty"`                                                                             // of a dry run: tasks that the filter selects; else those it has met so far
+	MatchedExact bool             `protobuf:"varint,11,opt,name=matched_exact,json=matchedExact,proto3" json:"matched_exact,omitempty"`                                               // matched was counted, not estimated
+	Examined     int64            `protobuf:"varint,12,opt,name=examined,proto3" json:"examined,omitempty"`                                                                           // rows
+	Outcomes     map[string]int64 `protobuf:"bytes,13,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // changed tasks by what became of them, refused ones by reason
+	Refused      []*JobRefusal    `protobuf:"bytes,14,rep,name=refused,proto3" json:"refused,omitempty"`                                                                              // at most 1,000; outcomes has the number of all
+	Sample       []*Task          `protobuf:"bytes,15,rep,name=sample,proto3" json:"sample,omitempty"`                                                                                // of a dry run: at most ten
+	Cost         string           `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                    // of a dry run, for people: what it takes of the store
+	Problem      string           `protobuf:"bytes,17,opt,name=problem,proto3" json:"problem,omitempty"`                                                                              // why it failed, or waits
+	// of reschedule: added to each due time
+	By int64 `protobuf:"varint,18,opt,name=by,json=byMicros,proto3" json:"by,omitempty"`
+	// of reschedule: due times evenly over this long; 0: not spread
+	Spread int64 `protobuf:"varint,19,opt,name=spread,json=spreadMicros,proto3" json:"spread,omitempty"`
+	Force  bool  `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"` // of redrive: also tasks that ended as success or delivered
+	// of reschedule: one due time for all; 0: see by and spread
+	Due           int64     `protobuf:"varint,21,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Backfill      *Backfill `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
+	Group         string    `protobuf:"bytes,220,opt,name=group,proto3" json:"group,omitempty"`      // of a cancel of a group, which CancelGroup makes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,11 +249,13 @@ func (x *Job) GetGroup() string {
 
 // Backfill says which occurrences a job schedules: those of a cron with nominal times in a range.
 type Backfill struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	From          int64                  `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"`
-	To            int64                  `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`                    // before it
-	Sample        []int64                `protobuf:"varint,4,rep,packed,name=sample,json=sampleMicros,proto3" json:"sample,omitempty"` // of a dry run: the first nominal times, at most ten
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cron  string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // name of the cron
+	// nominal times from here on
+	From int64 `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"`
+	// nominal times before here
+	To            int64   `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`
+	Sample        []int64 `protobuf:"varint,4,rep,packed,name=sample,json=sampleMicros,proto3" json:"sample,omitempty"` // of a dry run: the first nominal times, at most ten
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,8 +320,8 @@ func (x *Backfill) GetSample() []int64 {
 
 type JobRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`     // of the task
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // why it was not changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,7 +488,7 @@ func (x *CreateJobRequest) GetRequestId() []byte {
 
 type CreateJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // the job; of a dry run, what it would do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,7 +532,7 @@ func (x *CreateJobResponse) GetJob() *Job {
 
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,7 +576,7 @@ func (x *GetJobRequest) GetId() string {
 
 type GetJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,7 +656,7 @@ func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"` // all that are kept, newest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,7 +700,7 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 
 type ControlJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // of the job
 	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // pause, resume or stop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,7 +752,7 @@ func (x *ControlJobRequest) GetAction() string {
 
 type ControlJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // the job, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -22,26 +22,36 @@ const (
 )
 
 type Lambda struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`             // "managed" or "deliver"
-	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"` // highest first; cannot change
-	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`        // partitions of each priority; new ones are used from shards_from on
-	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	Timeout             int64                  `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"` // of one attempt
-	BackoffMin          int64                  `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
-	BackoffMax          int64                  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
-	Retention           int64                  `protobuf:"varint,9,opt,name=retention,json=retentionMicros,proto3" json:"retention,omitempty"` // how long ended tasks are kept
-	Created             int64                  `protobuf:"varint,10,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Version             uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
-	Deleting            bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
-	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // a registration (by Terraform) defines it; read only
-	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
-	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
-	ShardsFrom          int64                  `protobuf:"varint,16,opt,name=shards_from,json=shardsFromMicros,proto3" json:"shards_from,omitempty"`                     // from when on new tasks use shards; 0: they never grew; read only
-	KeyRetention        int64                  `protobuf:"varint,17,opt,name=key_retention,json=keyRetentionMicros,proto3" json:"key_retention,omitempty"`               // how long a key is held after success or delivered; 0: retention
-	PoisonBound         uint32                 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
-	StartWithin         int64                  `protobuf:"varint,19,opt,name=start_within,json=startWithinMicros,proto3" json:"start_within,omitempty"`                  // a task that did not start so long after its due time ends as expired; 0: never
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// of 1 to 64 letters, digits, "_" and "-"
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "managed" (default): workers run its tasks; "deliver": each is put on an SQS queue when it is due; cannot change
+	Mode       string   `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Priorities []string `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"` // 1 to 8 names, highest first; cannot change; empty: high, normal, low
+	// partitions of each priority, up to 1024, which can only grow; new ones are used from shards_from on; 0: 4 with DynamoDB, else 1
+	Shards      uint32 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
+	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and a task is dead; 1 to 1000; 0: 10
+	// of one attempt, 100ms to 30 days; 0: 15m
+	Timeout int64 `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	// the shortest pause before a retry, 1ms to 30 days; 0: 1s
+	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	// the longest pause before a retry, at most 30 days; 0: 10m
+	BackoffMax int64 `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	// how long ended tasks are kept, 1 minute to 5 years; 0: 7 days
+	Retention int64 `protobuf:"varint,9,opt,name=retention,json=retentionMicros,proto3" json:"retention,omitempty"`
+	// when it was created
+	Created int64 `protobuf:"varint,10,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	// rises with each change
+	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
+	// its live tasks are being dropped, and it takes no new ones
+	Deleting            bool   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	Registered          bool   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // a registration (by Terraform) defines it; read only
+	Withdrawn           bool   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
+	RegistrationRefused string `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
+	ShardsFrom          int64  `protobuf:"varint,16,opt,name=shards_from,json=shardsFromMicros,proto3" json:"shards_from,omitempty"`                     // from when on new tasks use shards; 0: they never grew; read only
+	KeyRetention        int64  `protobuf:"varint,17,opt,name=key_retention,json=keyRetentionMicros,proto3" json:"key_retention,omitempty"`               // how long a key is held after success or delivered; 0: retention
+	PoisonBound         uint32 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
+	StartWithin         int64  `protobuf:"varint,19,opt,name=start_within,json=startWithinMicros,proto3" json:"start_within,omitempty"`                  // a task that did not start so long after its due time ends as expired; 0: never
 	// The share of starts that each priority has while tasks of several wait: a weight of 1 to 1000 for each
 	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
 	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
@@ -319,7 +329,7 @@ func (x *Breaker) GetWindow() int64 {
 
 type CreateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // fields that are not set have their defaults
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,8 +373,8 @@ func (x *CreateLambdaRequest) GetLambda() *Lambda {
 
 type CreateLambdaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`    // the lambda
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,7 +425,7 @@ func (x *CreateLambdaResponse) GetExisted() bool {
 
 type GetLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // of the lambda
 	Live          bool                   `protobuf:"varint,2,opt,name=live,proto3" json:"live,omitempty"`   // also live figures, if the caller may read the whole lambda
 	Count         bool                   `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"` // of the live figures also those that are counted by reading tasks
 	unknownFields protoimpl.UnknownFields
@@ -475,7 +485,7 @@ func (x *GetLambdaRequest) GetCount() bool {
 
 type GetLambdaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // the lambda
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -555,7 +565,7 @@ func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
 
 type ListLambdasResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambdas       []*Lambda              `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
+	Lambdas       []*Lambda              `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // in the order of their names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,7 +653,7 @@ func (x *UpdateLambdaRequest) GetLambda() *Lambda {
 
 type UpdateLambdaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // the lambda, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,7 +697,7 @@ func (x *UpdateLambdaResponse) GetLambda() *Lambda {
 
 type DeleteLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                             // of the lambda
 	DropTasks     bool                   `protobuf:"varint,2,opt,name=drop_tasks,json=dropTasks,proto3" json:"drop_tasks,omitempty"` // drop its live tasks instead of refusing
 	GoesOn        bool                   `protobuf:"varint,3,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`          // the caller calls again while the response has more: each call works for a few seconds
 	unknownFields protoimpl.UnknownFields

@@ -24,15 +24,17 @@ const (
 // Objective says that a share of the tasks of a lambda starts within a time after they are due, over a window that ends now. A task
 // of a deliver lambda starts when it is delivered.
 type Objective struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Within        int64                  `protobuf:"varint,2,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
-	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`            // percent: above 0, below 100
-	Window        int64                  `protobuf:"varint,4,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"` // whole hours: 1 h to 90 days
-	Updated       int64                  `protobuf:"varint,5,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
-	UpdatedBy     string                 `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
-	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
-	Registered    bool                   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it, and it alone changes it
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose tasks are to start in time
+	// how late a task may start, 1ms to 24h
+	Within    int64   `protobuf:"varint,2,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
+	Objective float64 `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`            // percent: above 0, below 100
+	Window    int64   `protobuf:"varint,4,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"` // whole hours: 1 h to 90 days
+	// when it was set last
+	Updated       int64  `protobuf:"varint,5,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
+	UpdatedBy     string `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`   // the identity that set it last
+	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	Registered    bool   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it, and it alone changes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,14 +127,15 @@ func (x *Objective) GetRegistered() bool {
 
 // ObjectiveStatus says how an objective is met. The budget is the share of tasks that may be late: 100 % less the objective.
 type ObjectiveStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
-	Started       int64                  `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window, and those of waiting
-	Good          int64                  `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`                                // those of them that started in time
-	Attained      float64                `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while there is none
-	BudgetLeft    float64                `protobuf:"fixed64,5,opt,name=budget_left,json=budgetLeft,proto3" json:"budget_left,omitempty"` // share of the window's budget that is left, up to 1; negative when more tasks were late than may be
-	Burns         []*Burn                `protobuf:"bytes,6,rep,name=burns,proto3" json:"burns,omitempty"`
-	Waiting       int64                  `protobuf:"varint,430,opt,name=waiting,proto3" json:"waiting,omitempty"` // tasks that are late already and have not started
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// what is to be met
+	Objective     *Objective `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	Started       int64      `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window, and those of waiting
+	Good          int64      `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`                                // those of them that started in time
+	Attained      float64    `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while there is none
+	BudgetLeft    float64    `protobuf:"fixed64,5,opt,name=budget_left,json=budgetLeft,proto3" json:"budget_left,omitempty"` // share of the window's budget that is left, up to 1; negative when more tasks were late than may be
+	Burns         []*Burn    `protobuf:"bytes,6,rep,name=burns,proto3" json:"burns,omitempty"`                               // over the last 1, 6 and 72 hours, as far as the window reaches
+	Waiting       int64      `protobuf:"varint,430,opt,name=waiting,proto3" json:"waiting,omitempty"`                        // tasks that are late already and have not started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,10 +221,12 @@ func (x *ObjectiveStatus) GetWaiting() int64 {
 
 // Burn is how fast the budget is used up: 1 uses all of it up in one window.
 type Burn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Over          int64                  `protobuf:"varint,1,opt,name=over,json=overMicros,proto3" json:"over,omitempty"`
-	Rate          float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
-	Started       int64                  `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// so far back, to the beginning of that hour
+	Over int64   `protobuf:"varint,1,opt,name=over,json=overMicros,proto3" json:"over,omitempty"`
+	Rate float64 `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"` // how fast the budget is used up; 1: all of it in one window
+	// tasks that started in that time, and those that wait late
+	Started       int64 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,7 +284,7 @@ func (x *Burn) GetStarted() int64 {
 
 type SetObjectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks are to start in time
 	Within        int64                  `protobuf:"varint,2,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`       // how late a task may start, 1ms to 24h
 	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                  // percentage of tasks that start in time, above 0 and below 100
 	Window        int64                  `protobuf:"varint,4,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"`       // 0: 30 days
@@ -355,7 +360,7 @@ func (x *SetObjectiveRequest) GetManagedBy() string {
 
 type SetObjectiveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"` // the objective, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,7 +404,7 @@ func (x *SetObjectiveResponse) GetObjective() *Objective {
 
 type DeleteObjectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose objective it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,7 +484,7 @@ func (*DeleteObjectiveResponse) Descriptor() ([]byte, []int) {
 
 type GetObjectivesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // only of this lambda; empty: all that the caller may read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,7 +528,7 @@ func (x *GetObjectivesRequest) GetLambda() string {
 
 type GetObjectivesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Objectives    []*ObjectiveStatus     `protobuf:"bytes,1,rep,name=objectives,proto3" json:"objectives,omitempty"`
+	Objectives    []*ObjectiveStatus     `protobuf:"bytes,1,rep,name=objectives,proto3" json:"objectives,omitempty"` // in the order of their lambdas
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

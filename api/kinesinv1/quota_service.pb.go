@@ -23,19 +23,20 @@ const (
 
 // Quota bounds the starts of a lambda, or of one priority of it, or what may be scheduled.
 type Quota struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all priorities together
-	Rate          float64                `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`       // starts per second; 0: no limit
-	Burst         uint32                 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`      // starts at once after a pause; 0: what the rate gives in 100 ms, at least 1
-	Admit         float64                `protobuf:"fixed64,5,opt,name=admit,proto3" json:"admit,omitempty"`     // tasks per second that Schedule takes; 0: no limit
-	Identity      string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
-	Updated       int64                  `protobuf:"varint,7,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
-	UpdatedBy     string                 `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
-	Concurrency   uint32                 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"`               // tasks that run at once; 0: no limit
-	Recovery      uint32                 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`                    // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
-	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
-	Registered    bool                   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`     // whose tasks it bounds
+	Priority string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all priorities together
+	Rate     float64                `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`       // starts per second; 0: no limit
+	Burst    uint32                 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`      // starts at once after a pause; 0: what the rate gives in 100 ms, at least 1
+	Admit    float64                `protobuf:"fixed64,5,opt,name=admit,proto3" json:"admit,omitempty"`     // tasks per second that Schedule takes; 0: no limit
+	Identity string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
+	// when it was set last
+	Updated       int64  `protobuf:"varint,7,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
+	UpdatedBy     string `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`   // the identity that set it last
+	Concurrency   uint32 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"`               // tasks that run at once; 0: no limit
+	Recovery      uint32 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`                    // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
+	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	Registered    bool   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,18 +155,18 @@ func (x *Quota) GetRegistered() bool {
 	return false
 }
 
+// SetQuotaRequest sets the limits that it has. Fields that are absent stay as they are.
 type SetQuotaRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Priority string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // whose starts rate bounds; when not set, those of all priorities together
-	Identity string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; when not set, those of all identities together
-	// Fields that are absent stay as they are; 0 takes the limit away.
-	Rate          *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	Burst         *uint32  `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`                     // starts at once after a pause; 0: what the rate gives in 100 ms
-	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`                    // tasks per second that may be scheduled; 0: no limit
-	Concurrency   *uint32  `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`         // tasks that run at once, those that wait in a queue for a worker included; 0: no limit
-	Recovery      *uint32  `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`               // tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit
-	ManagedBy     string   `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks it bounds
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`                      // whose starts rate bounds; when not set, those of all priorities together
+	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`                      // whose tasks admit bounds; when not set, those of all identities together
+	Rate          *float64               `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`                      // starts per second; absent: no change; 0: no limit
+	Burst         *uint32                `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`                     // starts at once after a pause; 0: what the rate gives in 100 ms
+	Admit         *float64               `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`                    // tasks per second that may be scheduled; 0: no limit
+	Concurrency   *uint32                `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`         // tasks that run at once, those that wait in a queue for a worker included; 0: no limit
+	Recovery      *uint32                `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`               // tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit
+	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,7 +266,7 @@ func (x *SetQuotaRequest) GetManagedBy() string {
 
 type SetQuotaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"` // the quota, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,7 +310,7 @@ func (x *SetQuotaResponse) GetQuota() *Quota {
 
 type GetQuotasRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // only of this lambda; empty: all that the caller may read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,7 +354,7 @@ func (x *GetQuotasRequest) GetLambda() string {
 
 type GetQuotasResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // in the order of their lambdas
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
