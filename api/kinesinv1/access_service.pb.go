@@ -23,13 +23,14 @@ const (
 
 // Token is a token that CreateToken made, without its secret.
 type Token struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of its identity
-	Grants        []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"` // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN
-	Created       int64                  `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Expires       int64                  `protobuf:"varint,4,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: never
-	Revoked       int64                  `protobuf:"varint,5,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"`  // 0: it is not revoked
-	CreatedBy     string                 `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of its identity
+	Grants []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"` // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN
+	// when it was made
+	Created       int64  `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Expires       int64  `protobuf:"varint,4,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: never
+	Revoked       int64  `protobuf:"varint,5,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"`  // 0: it is not revoked
+	CreatedBy     string `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -108,7 +109,7 @@ func (x *Token) GetCreatedBy() string {
 
 type CreateTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                              // of the identity: 1 to 100 characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit
 	Grants        []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`                          // 1 to 64, of those that the caller has
 	Lifetime      int64                  `protobuf:"varint,3,opt,name=lifetime,json=lifetimeMicros,proto3" json:"lifetime,omitempty"` // 0: it does not expire
 	unknownFields protoimpl.UnknownFields
@@ -168,7 +169,7 @@ func (x *CreateTokenRequest) GetLifetime() int64 {
 
 type CreateTokenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`   // the token that was made
 	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // what callers send as bearer token; not for logs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,7 +257,7 @@ func (*ListTokensRequest) Descriptor() ([]byte, []int) {
 
 type ListTokensResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tokens        []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Tokens        []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"` // all tokens, in the order of their names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -300,7 +301,7 @@ func (x *ListTokensResponse) GetTokens() []*Token {
 
 type RevokeTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the token's identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,7 +345,7 @@ func (x *RevokeTokenRequest) GetName() string {
 
 type RevokeTokenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the token, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,18 +389,20 @@ func (x *RevokeTokenResponse) GetToken() *Token {
 
 // AuditRecord says who did what.
 type AuditRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            int64                  `protobuf:"varint,1,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
-	Identity      string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`       // network address
-	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`   // such as lambda.update
-	Target        string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`   // the name of what was acted on
-	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // ok, denied, unauthenticated, or failed, with a reason
-	Before        string                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`   // of a change, in JSON; empty: does not apply
-	After         string                 `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
-	Count         uint32                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"` // how many such acts the record stands for
-	Seq           uint64                 `protobuf:"varint,10,opt,name=seq,proto3" json:"seq,omitempty"`    // in the chain of an embedded store; 0: not chained
-	Hash          []byte                 `protobuf:"bytes,11,opt,name=hash,proto3" json:"hash,omitempty"`   // of this record and the hash of the one before
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// when it was done, by the clock of the server
+	At       int64  `protobuf:"varint,1,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
+	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"` // who did it
+	From     string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`         // network address
+	Action   string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`     // such as lambda.update
+	Target   string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`     // the name of what was acted on
+	Outcome  string `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`   // ok, denied, unauthenticated, or failed, with a reason
+	Before   string `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`     // of a change, in JSON; empty: does not apply
+	// of a change, in JSON: what was there afterwards; empty: does not apply
+	After         string `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	Count         uint32 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"` // how many such acts the record stands for
+	Seq           uint64 `protobuf:"varint,10,opt,name=seq,proto3" json:"seq,omitempty"`    // in the chain of an embedded store; 0: not chained
+	Hash          []byte `protobuf:"bytes,11,opt,name=hash,proto3" json:"hash,omitempty"`   // of this record and the hash of the one before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,12 +515,13 @@ func (x *AuditRecord) GetHash() []byte {
 }
 
 type ListAuditRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Since         int64                  `protobuf:"varint,1,opt,name=since,json=sinceMicros,proto3" json:"since,omitempty"`
-	Until         int64                  `protobuf:"varint,2,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"`                 // 0: now
-	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // 0: 100; at most 1000
-	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                   // cursor of the page before
-	NewestFirst   bool                   `protobuf:"varint,260,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"` // with the cursor of a page that was listed so, too
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// only records from here on; 0: from the oldest
+	Since         int64  `protobuf:"varint,1,opt,name=since,json=sinceMicros,proto3" json:"since,omitempty"`
+	Until         int64  `protobuf:"varint,2,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"`                 // 0: now
+	Limit         int32  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // 0: 100; at most 1000
+	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                   // cursor of the page before
+	NewestFirst   bool   `protobuf:"varint,260,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"` // with the cursor of a page that was listed so, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,8 +593,8 @@ func (x *ListAuditRequest) GetNewestFirst() bool {
 
 type ListAuditResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
-	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // cursor for the next page; empty after the last one
+	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // of this page
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`       // cursor for the next page; empty after the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,11 +681,11 @@ func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
 
 type VerifyAuditResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Records       int64                  `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"` // that were checked
-	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"`
-	LastSeq       uint64                 `protobuf:"varint,3,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	Head          []byte                 `protobuf:"bytes,4,opt,name=head,proto3" json:"head,omitempty"`       // hash of the last record
-	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // the first place where the chain is broken; empty: none
+	Records       int64                  `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`                   // that were checked
+	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // seq of the first record that was checked
+	LastSeq       uint64                 `protobuf:"varint,3,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`    // seq of the last record that was checked
+	Head          []byte                 `protobuf:"bytes,4,opt,name=head,proto3" json:"head,omitempty"`                          // hash of the last record
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`                    // the first place where the chain is broken; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

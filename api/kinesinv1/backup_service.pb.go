@@ -23,10 +23,12 @@ const (
 
 // BackupFile is one file of a store.
 type BackupFile struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file in the folder of the store
+	// size of the file
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// checksum of its contents
+	Sha256        []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,7 +182,7 @@ func (x *BackupStart) GetFiles() []*BackupFile {
 
 type BackupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *BackupStart           `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Start         *BackupStart           `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`        // the first message alone has it
 	File          *BackupFile            `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`          // the next file; with a checksum it is one that the caller has, and no data follow
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`          // the next piece of that file
 	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`      // of that file, which this message completes

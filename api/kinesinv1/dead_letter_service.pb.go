@@ -24,14 +24,14 @@ const (
 // DeadLetter is a message of a dead-letter queue.
 type DeadLetter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                // public id of its task; the message id of SQS if it is not of a task of this lambda
-	MessageId     string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"` // of SQS
-	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`
-	Due           int64                  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`    // of its task
-	Sent          int64                  `protobuf:"varint,5,opt,name=sent,json=sentMicros,proto3" json:"sent,omitempty"` // when it was put on the queue of the lambda
-	Receives      uint32                 `protobuf:"varint,6,opt,name=receives,proto3" json:"receives,omitempty"`         // by consumers and by lists such as this one
-	PayloadBytes  uint32                 `protobuf:"varint,7,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
-	Payload       []byte                 `protobuf:"bytes,8,opt,name=payload,proto3" json:"payload,omitempty"` // if asked for
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                          // public id of its task; the message id of SQS if it is not of a task of this lambda
+	MessageId     string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`           // of SQS
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`                              // of its queue
+	Due           int64                  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`                        // of its task
+	Sent          int64                  `protobuf:"varint,5,opt,name=sent,json=sentMicros,proto3" json:"sent,omitempty"`                     // when it was put on the queue of the lambda
+	Receives      uint32                 `protobuf:"varint,6,opt,name=receives,proto3" json:"receives,omitempty"`                             // by consumers and by lists such as this one
+	PayloadBytes  uint32                 `protobuf:"varint,7,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"` // size of its payload, also when that is not returned
+	Payload       []byte                 `protobuf:"bytes,8,opt,name=payload,proto3" json:"payload,omitempty"`                                // if asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,7 +125,7 @@ func (x *DeadLetter) GetPayload() []byte {
 // DeadLetterQueue is the dead-letter queue of one priority of a lambda.
 type DeadLetterQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Priority      string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Priority      string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`                           // whose queue it is
 	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // SQS queue of the lambda
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                   // SQS queue with its dead letters
 	ReceivesMax   uint32                 `protobuf:"varint,4,opt,name=receives_max,json=receivesMax,proto3" json:"receives_max,omitempty"` // how often a message is received before it goes there
@@ -209,12 +209,13 @@ func (x *DeadLetterQueue) GetMove() *DeadLetterMove {
 
 // DeadLetterMove is a job of SQS that moves messages back to the queue that they came from.
 type DeadLetterMove struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`  // running, completed, cancelling, cancelled or failed; unknown: SQS does not say, see problem
-	Moved         int64                  `protobuf:"varint,2,opt,name=moved,proto3" json:"moved,omitempty"` // messages, about
-	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // messages when it began, about
-	Started       int64                  `protobuf:"varint,4,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
-	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why it failed
+	state protoimpl.MessageState `protogen:"open.v1"`
+	State string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`  // running, completed, cancelling, cancelled or failed; unknown: SQS does not say, see problem
+	Moved int64                  `protobuf:"varint,2,opt,name=moved,proto3" json:"moved,omitempty"` // messages, about
+	Total int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // messages when it began, about
+	// when it began
+	Started       int64  `protobuf:"varint,4,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why it failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,7 +287,7 @@ func (x *DeadLetterMove) GetProblem() string {
 
 type ListDeadLettersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`     // a lambda of mode deliver
 	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`      // 0: 100; at most 1,000
 	Payload       bool                   `protobuf:"varint,4,opt,name=payload,proto3" json:"payload,omitempty"`  // also payloads; the list then ends at 4 MiB
@@ -354,8 +355,8 @@ func (x *ListDeadLettersRequest) GetPayload() bool {
 
 type ListDeadLettersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Messages      []*DeadLetter          `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there may be more than these
+	Messages      []*DeadLetter          `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"` // of the dead-letter queues
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`        // there may be more than these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,7 +407,7 @@ func (x *ListDeadLettersResponse) GetMore() bool {
 
 type CountDeadLettersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`     // a lambda of mode deliver
 	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -458,8 +459,8 @@ func (x *CountDeadLettersRequest) GetPriority() string {
 
 type CountDeadLettersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"` // about
-	Queues        []*DeadLetterQueue     `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`  // about
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"` // one for each priority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -510,8 +511,8 @@ func (x *CountDeadLettersResponse) GetQueues() []*DeadLetterQueue {
 
 type ChangeDeadLettersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // redrive or delete
-	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                 // redrive or delete
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                 // a lambda of mode deliver
 	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`             // empty: all
 	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                    // messages a second; 0: as fast as SQS; at most 500
 	Began         int64                  `protobuf:"varint,5,opt,name=began,json=beganMicros,proto3" json:"began,omitempty"` // of the answer before; 0 begins
@@ -593,11 +594,12 @@ func (x *ChangeDeadLettersRequest) GetPurge() bool {
 }
 
 type ChangeDeadLettersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcomes      map[string]int64       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // messages that this call changed: redriven or deleted; about, of a purge
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                                                   // call again, with began: the server changed some, and there may be others from before then
-	Began         int64                  `protobuf:"varint,3,opt,name=began,json=beganMicros,proto3" json:"began,omitempty"`
-	Queues        []*DeadLetterQueue     `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"` // whose move SQS has begun, of redrive
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Outcomes map[string]int64       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // messages that this call changed: redriven or deleted; about, of a purge
+	More     bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                                                   // call again, with began: the server changed some, and there may be others from before then
+	// when the first of these calls began, for the next one
+	Began         int64              `protobuf:"varint,3,opt,name=began,json=beganMicros,proto3" json:"began,omitempty"`
+	Queues        []*DeadLetterQueue `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"` // whose move SQS has begun, of redrive
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -23,18 +23,19 @@ const (
 
 // Rejected is a message, or a task of a message, that was set aside.
 type Rejected struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // derived from its contents
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
-	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`     // what was wrong and what is allowed
-	Rejected      int64                  `protobuf:"varint,4,opt,name=rejected,json=rejectedMicros,proto3" json:"rejected,omitempty"`
-	Accepted      int64                  `protobuf:"varint,5,opt,name=accepted,json=acceptedMicros,proto3" json:"accepted,omitempty"` // 0: unknown
-	Id            string                 `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                  // of the task; empty if there is none
-	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Bytes         int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`     // kept
-	Retries       uint32                 `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"` // failed retries
-	Item          *ScheduleItem          `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`       // set by GetRejected if the task could be read
-	Body          []byte                 `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`       // set by GetRejected if it could not
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // derived from its contents
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
+	Text   string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`     // what was wrong and what is allowed
+	// when it was set aside
+	Rejected      int64         `protobuf:"varint,4,opt,name=rejected,json=rejectedMicros,proto3" json:"rejected,omitempty"`
+	Accepted      int64         `protobuf:"varint,5,opt,name=accepted,json=acceptedMicros,proto3" json:"accepted,omitempty"` // 0: unknown
+	Id            string        `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                  // of the task; empty if there is none
+	Lambda        string        `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // of the task; empty: not known
+	Bytes         int64         `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`                           // kept
+	Retries       uint32        `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"`                       // failed retries
+	Item          *ScheduleItem `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`                             // set by GetRejected if the task could be read
+	Body          []byte        `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`                             // set by GetRejected if it could not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -200,8 +201,8 @@ func (x *ListRejectedRequest) GetAfter() string {
 
 type ListRejectedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rejected      []*Rejected            `protobuf:"bytes,1,rep,name=rejected,proto3" json:"rejected,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Rejected      []*Rejected            `protobuf:"bytes,1,rep,name=rejected,proto3" json:"rejected,omitempty"` // in the order of their names
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`        // there are more than these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,7 +253,7 @@ func (x *ListRejectedResponse) GetMore() bool {
 
 type GetRejectedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of what was set aside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,7 +297,7 @@ func (x *GetRejectedRequest) GetName() string {
 
 type GetRejectedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rejected      *Rejected              `protobuf:"bytes,1,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Rejected      *Rejected              `protobuf:"bytes,1,opt,name=rejected,proto3" json:"rejected,omitempty"` // with its contents
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,7 +341,7 @@ func (x *GetRejectedResponse) GetRejected() *Rejected {
 
 type RetryRejectedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"` // 1 to 100, of what was set aside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,7 +437,7 @@ func (x *RetryRejectedResult) GetProblem() *Problem {
 
 type RetryRejectedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*RetryRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*RetryRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each name, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,7 +481,7 @@ func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
 
 type DeleteRejectedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"` // 1 to 100, of what was set aside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,7 +525,7 @@ func (x *DeleteRejectedRequest) GetNames() []string {
 
 type DeleteRejectedResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"` // why it is still there; absent: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,7 +569,7 @@ func (x *DeleteRejectedResult) GetProblem() *Problem {
 
 type DeleteRejectedResponse struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
-	Results       []*DeleteRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results       []*DeleteRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one for each name, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

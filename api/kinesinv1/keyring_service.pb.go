@@ -23,14 +23,16 @@ const (
 
 // KeyringKey is one key of the ring, without its secret. A time that is not known, or not set yet, is 0.
 type KeyringKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Created       int64                  `protobuf:"varint,2,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	SealsFrom     int64                  `protobuf:"varint,3,opt,name=seals_from,json=sealsFromMicros,proto3" json:"seals_from,omitempty"`
-	Retired       int64                  `protobuf:"varint,4,opt,name=retired,json=retiredMicros,proto3" json:"retired,omitempty"`                     // when the next key seals
-	MessagesUntil int64                  `protobuf:"varint,5,opt,name=messages_until,json=messagesUntilMicros,proto3" json:"messages_until,omitempty"` // until then it verifies messages, page tokens and lease proofs
-	VerifiesUntil int64                  `protobuf:"varint,6,opt,name=verifies_until,json=verifiesUntilMicros,proto3" json:"verifies_until,omitempty"` // until then at least it verifies public ids
-	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                             // waiting, sealing, retired, expired
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the key; rises with each rotation
+	// when it was added
+	Created int64 `protobuf:"varint,2,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	// from when on servers seal with it
+	SealsFrom     int64  `protobuf:"varint,3,opt,name=seals_from,json=sealsFromMicros,proto3" json:"seals_from,omitempty"`
+	Retired       int64  `protobuf:"varint,4,opt,name=retired,json=retiredMicros,proto3" json:"retired,omitempty"`                     // when the next key seals
+	MessagesUntil int64  `protobuf:"varint,5,opt,name=messages_until,json=messagesUntilMicros,proto3" json:"messages_until,omitempty"` // until then it verifies messages, page tokens and lease proofs
+	VerifiesUntil int64  `protobuf:"varint,6,opt,name=verifies_until,json=verifiesUntilMicros,proto3" json:"verifies_until,omitempty"` // until then at least it verifies public ids
+	State         string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                             // waiting, sealing, retired, expired
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,7 +242,7 @@ func (*ListKeysRequest) Descriptor() ([]byte, []int) {
 
 type ListKeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keys          []*KeyringKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys          []*KeyringKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"` // by number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,11 +285,12 @@ func (x *ListKeysResponse) GetKeys() []*KeyringKey {
 }
 
 type InboundSender struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // patterns: names in which * stands for any characters
-	Created       int64                  `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Revoked       int64                  `protobuf:"varint,4,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"` // 0: it is not
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // of the sender
+	Lambdas []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // patterns: names in which * stands for any characters
+	// when it was created
+	Created       int64 `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Revoked       int64 `protobuf:"varint,4,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"` // 0: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,7 +355,7 @@ func (x *InboundSender) GetRevoked() int64 {
 
 type AddSenderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // of 1 to 64 letters, digits, "_" and "-"
 	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // 1 to 100 patterns; none: the sender that there is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,8 +407,8 @@ func (x *AddSenderRequest) GetLambdas() []string {
 
 type AddSenderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY of the sender; a secret
+	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"` // the sender
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // KINESIN_INBOUND_KEY of the sender; a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -492,7 +495,7 @@ func (*ListSendersRequest) Descriptor() ([]byte, []int) {
 
 type ListSendersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Senders       []*InboundSender       `protobuf:"bytes,1,rep,name=senders,proto3" json:"senders,omitempty"`
+	Senders       []*InboundSender       `protobuf:"bytes,1,rep,name=senders,proto3" json:"senders,omitempty"` // by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,7 +539,7 @@ func (x *ListSendersResponse) GetSenders() []*InboundSender {
 
 type RevokeSenderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the sender
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,7 +583,7 @@ func (x *RevokeSenderRequest) GetName() string {
 
 type RevokeSenderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"`
+	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"` // the sender, as it is now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
