@@ -73,7 +73,7 @@ var table = []row{
 	{name: "internal/process"},
 	{name: "internal/backup", stdOnly: true},
 	{name: "internal/zones", stdOnly: true},
-	{name: "internal/cron", may: []string{"internal/zones"}},
+	{name: "internal/cron", may: []string{"api", "internal/zones"}},
 	{name: "internal/loglimit", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/awserr", "internal/backoff", "internal/clock"}},
 	{name: "internal/awserr"},
@@ -136,7 +136,7 @@ var table = []row{
 
 	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/chains", "internal/refusal"})},
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
-	{name: "internal/where", may: []string{"task"}},
+	{name: "internal/where", may: []string{"task", "api"}},
 	{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/minheap", "internal/overview", "internal/refusal", "internal/room", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},

@@ -8,34 +8,48 @@ import (
 	"time"
 )
 
-// DurationPattern is the form of a duration, as documents have it, too.
-const DurationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h|d|w))+)$`
+// DurationPattern is the form of a duration that is not below zero, as documents have it, too, and SignedDurationPattern
+// that of any. Go has the same but for days and weeks.
+const (
+	DurationPattern       = `^\+?` + unsigned
+	SignedDurationPattern = `^[-+]?` + unsigned
+
+	unsigned = `(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)$`
+)
 
 // DurationWant says in errors how a duration is written.
 const DurationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
 
 var (
-	durationForm = regexp.MustCompile(DurationPattern)
+	durationForm = regexp.MustCompile(SignedDurationPattern)
 	daysForm     = regexp.MustCompile(`([0-9.]+)([dw])`)
 )
 
-// ParseDuration reads a duration such as 1m30s, 36h or 3d. A day has 24 hours.
+// ParseDuration reads a duration such as 1m30s, 36h or 3d that is not below zero. A day has 24 hours.
 func ParseDuration(text string) (time.Duration, error) {
-	switch {
-	case strings.HasPrefix(text, "-"):
+	if strings.HasPrefix(text, "-") {
 		return 0, fmt.Errorf("%q is below zero: %s", text, DurationWant)
-	case !durationForm.MatchString(text):
-		return 0, fmt.Errorf("%q is no duration: %s", text, DurationWant)
 	}
-	parsed, err := time.ParseDuration(inHours(text))
-	if err != nil {
+	return ParseSignedDuration(text)
+}
+
+// ParseSignedDuration reads a duration as ParseDuration does, or one that is below zero, such as -90s.
+func ParseSignedDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(inHours(text))
+	switch {
+	case err == nil:
+		return d, nil
+	case durationForm.MatchString(text):
 		return 0, fmt.Errorf("%q is no duration up to 292 years: %s", text, DurationWant)
 	}
-	return parsed, nil
+	return 0, fmt.Errorf("%q is no duration: %s", text, DurationWant)
 }
 
 // inHours writes the days of 24 hours and the weeks of a duration as hours: Go has neither.
 func inHours(text string) string {
+	if !strings.ContainsAny(text, "dw") || !durationForm.MatchString(text) {
+		return text
+	}
 	return daysForm.ReplaceAllStringFunc(text, func(part string) string {
 		last, hours := len(part)-1, 24.
 		if part[last] == 'w' {

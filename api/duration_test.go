@@ -3,7 +3,9 @@ package api_test
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 )
@@ -29,4 +31,47 @@ func TestDurationsAreReadAsTheyAreWritten(t *testing.T) {
 			t.Fatalf("%d became %q, and then %v: %v", micros, text, d, err)
 		}
 	}
+}
+
+func TestDurationsThatAreRead(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "3d": 72 * time.Hour, "2w": 336 * time.Hour, "1w2d12h": 228 * time.Hour,
+		"1.5d": 36 * time.Hour, ".5h": 30 * time.Minute, "1.d": 24 * time.Hour, "250ms": 250 * time.Millisecond, "10us": 10 * time.Microsecond,
+		"10µs": 10 * time.Microsecond, "10μs": 10 * time.Microsecond, "1000ns": time.Microsecond, "0": 0, "0s": 0, "+5s": 5 * time.Second, "87600h": 87600 * time.Hour,
+	} {
+		if got, err := api.ParseDuration(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+		if got, err := api.ParseSignedDuration("-" + strings.TrimPrefix(text, "+")); err != nil || got != -want {
+			t.Errorf("-%q: %v, %v, want %v", text, got, err, -want)
+		}
+	}
+	for text, says := range map[string]string{
+		"": "no duration", "5": "no duration", "s": "no duration", "d": "no duration", "1x": "no duration", "1 s": "no duration", "1md": "no duration", "--5s": "no duration",
+		"+-5s": "no duration", "1h-5m": "no duration", "1d-5m": "no duration", "5s ": "no duration", "3D": "no duration", "1e3s": "no duration", "1e3d": "no duration",
+		"1.2.3d": "no duration", "NaNd": "no duration", "soon": "no duration",
+		"99999999h": "up to 292 years", "-9999999999999999999999d": "up to 292 years",
+	} {
+		if got, err := api.ParseSignedDuration(text); err == nil || !strings.Contains(err.Error(), says) || !strings.HasSuffix(err.Error(), api.DurationWant) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if got, err := api.ParseDuration("-5s"); err == nil || !strings.Contains(err.Error(), "is below zero: want") {
+		t.Errorf("below zero: %v, %v", got, err)
+	}
+}
+
+func FuzzParseDuration(f *testing.F) {
+	f.Add("1w2d12h")
+	f.Add("-90s")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := api.ParseSignedDuration(text)
+		if err != nil {
+			return
+		}
+		written := string(api.AppendDuration(nil, d.Microseconds()))
+		if again, err := api.ParseSignedDuration(written); err != nil || again != d.Truncate(time.Microsecond) {
+			t.Errorf("%q is %v, written %q, read %v, %v", text, d, written, again, err)
+		}
+	})
 }

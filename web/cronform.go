@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -129,8 +130,8 @@ func utcText(micros int64) string { return time.UnixMicro(micros).UTC().Format(t
 
 // past reads a time that is over: a duration before now, a time, or nothing, which is now.
 func (c *call) past(text string) (micros int64, err error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.UnixMicro(), nil
+	if at, err := jsonform.ParseInstant(text); err == nil {
+		return at, nil
 	}
 	ago := time.Duration(0)
 	if text != "" {

@@ -2,21 +2,18 @@ package web
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/kinesin-io/kinesin/api"
 )
 
-// parseDuration reads a duration such as 90s, 10m, 2h or 3d. No form of the console wants a negative one.
+// parseDuration reads a duration such as 90s, 10m, 2h or 3d.
 func parseDuration(text string) (time.Duration, error) {
-	days, isDays := strings.CutSuffix(text, "d")
-	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n >= 0 && n < 10_000 {
-		return time.Duration(n * 24 * float64(time.Hour)), nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, invalid("duration %q: want a number with a unit and without a sign, such as 90s, 10m, 2h or 3d", text)
+	d, err := api.ParseDuration(text)
+	if err != nil {
+		return 0, invalid("duration %v", err)
 	}
 	return d, nil
 }

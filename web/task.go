@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 )
@@ -230,8 +231,8 @@ func actOnTask(c *call) error {
 // readTime reads when a task is to be due: a time in UTC, or a duration from now.
 func (c *call) readTime(r *kinesinv1.RescheduleRequest) error {
 	text := c.field("when")
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		r.Due = t.UnixMicro()
+	if at, err := jsonform.ParseInstant(text); err == nil {
+		r.Due = at
 		return nil
 	}
 	d, err := parseDuration(text)

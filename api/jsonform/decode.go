@@ -407,18 +407,16 @@ func (f *field) readDuration(raw []byte) (micros int64, err error) {
 	if json.Unmarshal(raw, &text) != nil {
 		return 0, fmt.Errorf("%s is no duration: %s", api.Visible(Shown(raw)), api.DurationWant)
 	}
-	after, isBack := strings.CutPrefix(text, "-")
-	if !f.isSigned {
-		after, isBack = text, false
+	parse := api.ParseDuration
+	if f.isSigned {
+		parse = api.ParseSignedDuration
 	}
-	d, err := api.ParseDuration(after)
+	d, err := parse(text)
 	switch {
 	case err != nil:
 		return 0, err //nolint:wrapcheck // its caller says where
 	case d.Microseconds() == 0 && f.isPositive:
 		return 0, fmt.Errorf("%s is too short: leave it out for that of the lambda", Shown(raw))
-	case isBack:
-		d = -d
 	}
 	return d.Microseconds(), nil
 }

@@ -114,7 +114,7 @@ func (f *field) describe(inside func(protoreflect.MessageDescriptor) Schema) Sch
 	case kinesinv1.Kind_KIND_INSTANT:
 		return Schema{"type": "string", "format": "date-time", "examples": []string{"2027-01-31T09:00:00Z"}}
 	case kinesinv1.Kind_KIND_DURATION:
-		return Schema{"type": "string", "pattern": "^-?" + api.DurationPattern[1:], "examples": []string{"90s"}}
+		return Schema{"type": "string", "pattern": api.SignedDurationPattern, "examples": []string{"90s"}}
 	case kinesinv1.Kind_KIND_HEX:
 		return Schema{"type": "string", "pattern": "^[0-9a-fA-F-]*$"}
 	case kinesinv1.Kind_KIND_PAYLOAD:

@@ -2,9 +2,10 @@ package cron
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kinesin-io/kinesin/api"
 )
 
 const everyWord = "@every"
@@ -22,7 +23,7 @@ func isEvery(expression string) bool {
 func (s *Schedule) parseEvery() error {
 	const want = "want @every with a duration in whole seconds such as 90s, 5m, 36h or 2d"
 	value := strings.TrimSpace(s.config.Expression[len(everyWord):])
-	interval, err := parseDays(value)
+	interval, err := api.ParseDuration(value)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q has no duration: %s", s.config.Expression, want)
@@ -40,23 +41,6 @@ func (s *Schedule) parseEvery() error {
 	// A start within a second counts from the next one, so that nothing fires before it.
 	s.fires = every{anchor: anchor.Add(time.Second - 1).Truncate(time.Second), interval: interval}
 	return nil
-}
-
-// parseDays reads a duration that may begin with days of 24 hours.
-func parseDays(value string) (time.Duration, error) {
-	days, rest, found := strings.Cut(value, "d")
-	if !found {
-		return time.ParseDuration(value) //nolint:wrapcheck // it is not shown
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil || rest == "" {
-		return time.Duration(n) * 24 * time.Hour, err //nolint:wrapcheck // it is not shown
-	}
-	more, err := time.ParseDuration(rest)
-	if more < 0 || strings.HasPrefix(rest, "+") {
-		err = strconv.ErrSyntax
-	}
-	return time.Duration(n)*24*time.Hour + more, err //nolint:wrapcheck // it is not shown
 }
 
 func (e every) next(after time.Time) (time.Time, bool) {

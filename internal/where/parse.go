@@ -3,14 +3,13 @@ package where
 import (
 	"errors"
 	"fmt"
-	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -352,7 +351,7 @@ func wanted(f field) string {
 
 // instant reads a time, or a duration from now.
 func (p *parser) instant(v string) (task.Instant, bool) {
-	if d, is := duration(v); is {
+	if d, err := api.ParseSignedDuration(v); err == nil {
 		return p.now.Add(d), true
 	}
 	at, err := time.Parse(time.RFC3339Nano, v)
@@ -360,28 +359,4 @@ func (p *parser) instant(v string) (task.Instant, bool) {
 		return 0, false
 	}
 	return task.InstantOf(at), true
-}
-
-var (
-	durationForm = regexp.MustCompile(`^[-+]?([0-9]{1,9}(\.[0-9]{1,9})?(ms|s|m|h|d|w))+$|^[-+]?0$`)
-	durationPart = regexp.MustCompile(`([0-9.]+)([a-z]+)`)
-	units        = map[string]time.Duration{
-		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
-	}
-)
-
-// duration reads a duration of at most about 100 years, with days of 24 hours and weeks.
-func duration(v string) (time.Duration, bool) {
-	if !durationForm.MatchString(v) {
-		return 0, false
-	}
-	var sum float64
-	for _, part := range durationPart.FindAllStringSubmatch(v, -1) {
-		n, _ := strconv.ParseFloat(part[1], 64)
-		sum += n * float64(units[part[2]])
-	}
-	if strings.HasPrefix(v, "-") {
-		sum = -sum
-	}
-	return time.Duration(sum), math.Abs(sum) <= math.MaxInt64/4
 }

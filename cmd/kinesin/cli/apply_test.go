@@ -93,7 +93,7 @@ func TestApply(t *testing.T) {
 	if got := fmt.Sprint(s.objects("quota", "list")); strings.Contains(got, "recovery") || !strings.Contains(got, "burst:20") || strings.Count(got, "managed_by:billing") != 2 {
 		t.Error(got)
 	}
-	if one := s.objects("objective", "list")[0]; one["objective"] != 99.0 || one["managed_by"] != "billing" || one["window"] != "30d" {
+	if one := s.objects("objective", "list")[0]; one["objective"] != 99.0 || one["managed_by"] != "billing" || one["window"] != "720h" {
 		t.Errorf("%v", one)
 	}
 	if one := s.object("lambda", "get", "report"); one["timeout_ms"] != 3_600_000.0 || one["max_attempts"] != 3.0 {

@@ -126,7 +126,7 @@ func (l *batchLine) due(item *sdk.Item) (err error) {
 	case l.In != nil && l.At != nil:
 		return errors.New(`"in" and "at" exclude each other: a task is due once`)
 	case l.In != nil:
-		if item.In, err = parseDuration(*l.In); err != nil {
+		if item.In, err = api.ParseDuration(*l.In); err != nil {
 			return fmt.Errorf(`"in": %w`, err)
 		}
 	case l.At != nil:
@@ -162,7 +162,7 @@ func (l *batchLine) settings(item *sdk.Item) (err error) {
 		}
 	}
 	if l.Timeout != "" {
-		if item.Timeout, err = parseDuration(l.Timeout); err != nil {
+		if item.Timeout, err = api.ParseDuration(l.Timeout); err != nil {
 			return fmt.Errorf(`"timeout": %w`, err)
 		}
 		if item.Timeout == 0 {

@@ -58,8 +58,8 @@ func TestSettingsInABatchLine(t *testing.T) {
 		`{"timeout":"0s"}`:           `"timeout": 0 is out of range`,
 		`{"max_attempts":1001}`:      `"max_attempts": 1001 is out of range: want 1 to 1000`,
 		`{"tags":["a"]}`:             `"tags": want an object of strings, have a JSON array`,
-		`{"start_before":"tonight"}`: `"start_before": "tonight" is not a time`,
-		`{"timeout":"5"}`:            `"timeout": "5" is not a duration`,
+		`{"start_before":"tonight"}`: `"start_before": "tonight" is no time`,
+		`{"timeout":"5"}`:            `"timeout": "5" is no duration`,
 		`{"backoff":"5s"}`:           `"backoff": "5s" is not a range`,
 		`{"tag":"a=b"}`:              `unknown field "tag": want lambda, in, at, start_before`,
 	} {

@@ -83,7 +83,7 @@ func TestWhatFollowsIsRead(t *testing.T) {
 		`[{"lambda":"ship","in":"1h","due":"2030-01-01T00:00:00Z"}]`:                             `then[0]: "delay" and "due" exclude each other`,
 		`[{"lambda":"ship","then":{"lambda":"tell"}}]`:                                           "then[0].then: want a list of tasks",
 		`[{"lambda":"ship","then":[{"delay":"1h"}]}]`:                                            `then[0].then[0]: "lambda" is missing`,
-		`[{"lambda":"ship","delay":"-1h"}]`:                                                      `then[0]: "delay": "-1h" is below zero: want a duration such as`,
+		`[{"lambda":"ship","delay":"-1h"}]`:                                                      `then[0]: "delay": "-1h" is below zero: want a duration as text`,
 		`[` + strings.Repeat(`{"lambda":"ship"},`, 10_000) + `{"lambda":"ship"}]`:                "10001 follow-ups, with those of follow-ups: want at most 10000; nothing was scheduled",
 		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: "max_attempts": want a whole number`,
 		`{"follow":[]}`:                                                                          `unknown field "follow": want then, else and finally`, `[{"lambda":`: "not JSON, at byte", `3`: "want a list of tasks",

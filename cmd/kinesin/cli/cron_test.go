@@ -68,7 +68,7 @@ func TestCronPreviewSaysWhatMayNotBeMeant(t *testing.T) {
 		{`unknown zone "Europe/Berln"; did you mean Europe/Berlin?`, "@daily", "--zone", "Europe/Berln"},
 		{"is not after the start", "@daily", "--start", "2026-01-02T00:00:00Z", "--end", "2026-01-01T00:00:00Z"},
 		{"fires more than once a second", "@every 100ms"},
-		{"want RFC 3339", "@daily", "--from", "tomorrow"},
+		{"want a time by RFC 3339", "@daily", "--from", "tomorrow"},
 		{"out of range: want 1 to 10000", "@daily", "--count", "0"},
 		{`"second" is unknown: want first or both`, "@daily", "--fold", "second"},
 	} {

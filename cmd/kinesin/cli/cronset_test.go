@@ -16,7 +16,7 @@ func TestACronFromCreateToDelete(t *testing.T) {
 	o := s.do(create...)
 	o.check(t, "create", 0)
 	for _, want := range []string{
-		"name nightly", "zone Europe/Berlin", "state active", "overlap skip", "catch-up all, at most 5 of the last 1d",
+		"name nightly", "zone Europe/Berlin", "state active", "overlap skip", "catch-up all, at most 5 of the last 24h",
 		"tags kind=night", "payload 14 bytes", "T02:30:00+0", "created 20",
 	} {
 		if !strings.Contains(plain(o.stdout), want) {
@@ -27,7 +27,7 @@ func TestACronFromCreateToDelete(t *testing.T) {
 		t.Errorf("again: %+v", o)
 	}
 	one := s.object("cron", "get", "nightly")
-	if next, _ := one["next"].([]any); one["payload"] != "at {{nominal}}" || one["version"] != 1.0 || one["revision"] != 1.0 || one["catch_up_within"] != "1d" || len(next) != 5 || one["pause"] != nil {
+	if next, _ := one["next"].([]any); one["payload"] != "at {{nominal}}" || one["version"] != 1.0 || one["revision"] != 1.0 || one["catch_up_within"] != "24h" || len(next) != 5 || one["pause"] != nil {
 		t.Errorf("%v", one)
 	}
 

@@ -222,12 +222,7 @@ func (f *followTask) item() (item sdk.Item, err error) {
 		return item, err
 	}
 	duration := func(to *time.Duration) func(string) error {
-		return func(text string) (err error) {
-			if *to, err = parseDuration(text); err == nil && *to < 0 {
-				err = fmt.Errorf("%q is below zero: want a duration such as 500ms, 90s, 36h or 3d", text)
-			}
-			return err
-		}
+		return func(text string) (err error) { *to, err = api.ParseDuration(text); return err }
 	}
 	moment := func(to *time.Time) func(string) error {
 		return func(text string) (err error) { *to, err = parseTime(text); return err }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -81,7 +82,7 @@ come due within an hour, or before it ends.`,
 type lastsValue struct{ durationValue }
 
 func (v lastsValue) Set(text string) error {
-	if d, err := parseDuration(text); err == nil && d <= 0 {
+	if d, err := api.ParseSignedDuration(text); err == nil && d <= 0 {
 		return fmt.Errorf("%s: the gate would have expired already: want %s to %s from now", text, formatDuration(v.min), formatDuration(v.max))
 	}
 	return v.durationValue.Set(text)

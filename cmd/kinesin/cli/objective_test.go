@@ -14,7 +14,7 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "mail")
-	if got := s.must("objective", "set", "mail", "--within", "5s", "--objective", "99", "--window", "30d"); got != "mail: 99 % start within 5s, over 30d" {
+	if got := s.must("objective", "set", "mail", "--within", "5s", "--objective", "99", "--window", "30d"); got != "mail: 99 % start within 5s, over 720h" {
 		t.Error(got)
 	}
 	s.serve("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
@@ -25,7 +25,7 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 		return shown["started"] == 1.0
 	})
 	burn, _ := shown["burn"].([]any)
-	if shown["lambda"] != "mail" || shown["within"] != "5s" || shown["objective"] != 99.0 || shown["window"] != "30d" || shown["good"] != 1.0 ||
+	if shown["lambda"] != "mail" || shown["within"] != "5s" || shown["objective"] != 99.0 || shown["window"] != "720h" || shown["good"] != 1.0 ||
 		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(burn) != 3 {
 		t.Errorf("%v", shown)
 	}

@@ -200,11 +200,11 @@ func snoozeDelay(text *string) (time.Duration, error) {
 	if text == nil {
 		return 0, errors.New(`delay is missing: want one such as "90s"`)
 	}
-	delay, err := parseDuration(*text)
+	delay, err := api.ParseDuration(*text)
 	if err != nil {
 		return 0, fmt.Errorf("delay: %w", err)
 	}
-	if delay < 0 || delay > snoozeMax {
+	if delay > snoozeMax {
 		return 0, fmt.Errorf("delay %s: want 0s to %s", *text, formatDuration(snoozeMax))
 	}
 	return delay, nil

@@ -5,96 +5,28 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const durationWant = "want a duration such as 90s, 5m, 1h30m, 3d or 2w"
+const day = 24 * time.Hour
 
-const (
-	day  = 24 * time.Hour
-	week = 7 * day
-)
-
-var (
-	durationForm = regexp.MustCompile(`^[-+]?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+$|^[-+]?0$`)
-	durationPart = regexp.MustCompile(`(\d+(?:\.\d+)?)([a-zµ]+)`)
-
-	units = map[string]time.Duration{
-		"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "ms": time.Millisecond,
-		"s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "w": week,
-	}
-)
-
-// parseDuration reads Go's notation, and days of 24 hours and weeks: 1w2d12h.
-func parseDuration(text string) (time.Duration, error) {
-	if d, ok := oneUnit(text); ok {
-		return d, nil
-	}
-	if !durationForm.MatchString(text) {
-		return 0, fmt.Errorf("%q is not a duration: %s", text, durationWant)
-	}
-	var sum float64 // exact to 64 ns within ten years
-	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.ParseFloat(part[1], 64) // infinite when too large
-		sum += n * float64(units[part[2]])
-	}
-	if sum > math.MaxInt64/2 {
-		return 0, fmt.Errorf("%q is out of range: at most 100 years", text)
-	}
-	if strings.HasPrefix(text, "-") {
-		sum = -sum
-	}
-	return time.Duration(math.Round(sum)), nil
-}
-
-// oneUnit reads the most common form, a number of few digits and a unit of one letter, and is fast.
-func oneUnit(text string) (d time.Duration, ok bool) {
-	last := len(text) - 1
-	if last < 1 || last > 6 {
-		return 0, false
-	}
-	var n int64
-	for _, c := range []byte(text[:last]) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	unit := int64(units[text[last:]])
-	return time.Duration(n * unit), unit != 0 && n <= math.MaxInt64/2/unit
-}
-
-// formatDuration returns the shortest text of a duration, in days if they are whole.
-func formatDuration(d time.Duration) string {
-	switch {
-	case d != 0 && d%day == 0:
-		return strconv.Itoa(int(d/day)) + "d"
-	case d%time.Second != 0 || d == 0:
-		return d.String()
-	}
-	text := d.String()
-	if d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+// formatDuration returns the text of a duration, as all surfaces write it.
+func formatDuration(d time.Duration) string { return string(api.AppendDuration(nil, d.Microseconds())) }
 
 // parseTime reads a time.
 func parseTime(text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
+	micros, err := jsonform.ParseInstant(text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time: want RFC 3339 such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.250+01:00", text)
+		return time.Time{}, err
 	}
-	return t, nil
+	return time.UnixMicro(micros).UTC(), nil
 }
 
 // intValue is a flag with a number between bounds. A zero max means none.
@@ -159,7 +91,7 @@ func (v numberValue) Set(text string) error {
 	return nil
 }
 
-// durationValue is a flag with a duration, as parseDuration reads it, between bounds. A zero max means none.
+// durationValue is a flag with a duration, which may be below zero, between bounds. A zero max means none.
 type durationValue struct {
 	d        *time.Duration
 	min, max time.Duration
@@ -175,7 +107,7 @@ func (v durationValue) String() string {
 func (durationValue) Type() string { return "duration" }
 
 func (v durationValue) Set(text string) error {
-	d, err := parseDuration(text)
+	d, err := api.ParseSignedDuration(text)
 	if err != nil {
 		return err
 	}
@@ -210,11 +142,11 @@ func (v rangeValue) Set(text string) error {
 	if !found {
 		return fmt.Errorf("%q is not a range: want MIN..MAX such as 1s..10m", text)
 	}
-	from, err := parseDuration(low)
+	from, err := api.ParseSignedDuration(low)
 	if err != nil {
 		return err
 	}
-	to, err := parseDuration(high)
+	to, err := api.ParseSignedDuration(high)
 	if err != nil {
 		return err
 	}
