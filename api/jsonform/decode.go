@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -28,8 +27,8 @@ import (
 // null, values of another type, and what is no text. A list is bounded while it is decoded. An error says where it is and
 // what is allowed there.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
+	if !json.Valid(data) {
+		err := json.Unmarshal(data, new(json.RawMessage)) // which says where
 		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
 			return nil, fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
 		}
@@ -40,7 +39,7 @@ func Decode(data []byte, m proto.Message, except ...string) (given []string, err
 	}
 	o := objectOf(m.ProtoReflect(), "the body")
 	o.except = except
-	err = o.decode(whole)
+	err = o.decode(&scanner{data: data})
 	return o.given, err
 }
 
@@ -108,9 +107,9 @@ func (o *object) missing() (names []string) {
 	return names
 }
 
-// decode reads a valid JSON value.
-func (o *object) decode(raw []byte) error {
-	err := EachMember(o.where, raw, func(name string, value json.RawMessage) error {
+// decode reads the value that is next.
+func (o *object) decode(s *scanner) error {
+	err := s.members(o.where, func(name string) error {
 		m, of, known := o.member(name)
 		switch {
 		case !known:
@@ -120,9 +119,9 @@ func (o *object) decode(raw []byte) error {
 		}
 		o.given = append(o.given, name)
 		if m.kind == kinesinv1.Kind_KIND_PAYLOAD {
-			return o.payload(m, of, value)
+			return o.payload(m, of, s.value())
 		}
-		return o.set(m.field, of, value)
+		return o.set(m.field, of, s)
 	})
 	if err != nil {
 		return err
@@ -179,21 +178,21 @@ func (o *object) payload(m member, of protoreflect.Message, raw []byte) error {
 	return nil
 }
 
-// set reads a field of a message.
-func (o *object) set(f *field, of protoreflect.Message, raw []byte) error {
+// set reads the value that is next into a field of a message.
+func (o *object) set(f *field, of protoreflect.Message, s *scanner) error {
 	name := string(f.Name())
 	switch {
-	case IsNull(raw):
+	case s.isNull():
 		return fmt.Errorf("%s: null is no value; leave the field out", name)
 	case f.IsMap():
-		return f.readEntries(raw, of.Mutable(f.FieldDescriptor).Map())
+		return f.readEntries(s, of.Mutable(f.FieldDescriptor).Map())
 	case f.IsList():
-		return o.list(f, of, raw)
+		return o.list(f, of, s)
 	case f.inside != nil:
 		inside := objectOf(of.Mutable(f.FieldDescriptor).Message(), name)
-		return inside.decode(raw)
+		return inside.decode(s)
 	}
-	v, err := f.read(raw)
+	v, err := f.read(s.value())
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -218,53 +217,51 @@ func within(where string, err error) error {
 }
 
 // list reads the elements of a field of a message.
-func (o *object) list(f *field, of protoreflect.Message, raw []byte) error {
+func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 	name, most := string(f.Name()), api.ListMax(f.FullName())
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := d.Token(); err != nil || open != json.Delim('[') {
-		return fmt.Errorf("%s: %s is no list", name, api.Visible(Shown(raw)))
+	list, depth, what := of.Mutable(f.FieldDescriptor).List(), o.depth, "the element"
+	if f.Message() == (&kinesinv1.ScheduleItem{}).ProtoReflect().Descriptor() {
+		what = "the task"
 	}
-	list := of.Mutable(f.FieldDescriptor).List()
-	depth := o.depth
 	if follows := f.Message() == of.Descriptor(); follows {
 		depth++
 	}
-	for n := 0; d.More(); n++ {
-		where := fmt.Sprintf("%s[%d]", name, n)
-		var one json.RawMessage
-		switch err := d.Decode(&one); {
+	isList, err := s.elements(func(n int) error {
+		place := func(err error) error { return within(fmt.Sprintf("%s[%d]", name, n), err) }
+		switch {
 		case n == most:
 			return fmt.Errorf("%s: more than %d elements", name, most)
 		case depth >= task.ChainDepthMax:
-			return within(where, fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
-		case err != nil:
-			return fmt.Errorf("%s: %w", where, err)
+			return place(fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
 		case f.inside != nil:
 			element := list.NewElement()
-			inside := objectOf(element.Message(), "the task")
+			inside := objectOf(element.Message(), what)
 			inside.depth = depth
-			if err := inside.decode(one); err != nil {
-				return within(where, err)
+			if err := inside.decode(s); err != nil {
+				return place(err)
 			}
 			list.Append(element)
-		default:
-			if IsNull(one) {
-				return fmt.Errorf("%s: null is no value", where)
-			}
-			v, err := f.read(one)
-			if err != nil {
-				return fmt.Errorf("%s: %w", where, err)
-			}
-			list.Append(v)
+			return nil
+		case s.isNull():
+			return place(errors.New("null is no value"))
 		}
+		v, err := f.read(s.value())
+		if err != nil {
+			return place(err)
+		}
+		list.Append(v)
+		return nil
+	})
+	if !isList {
+		return fmt.Errorf("%s: %s is no list", name, api.Visible(Shown(s.value())))
 	}
-	return nil
+	return err
 }
 
 // readEntries reads the entries of a map.
-func (f *field) readEntries(raw []byte, into protoreflect.Map) error {
+func (f *field) readEntries(s *scanner, into protoreflect.Map) error {
 	name, most, values := string(f.Name()), api.ListMax(f.FullName()), field{FieldDescriptor: f.MapValue()}
-	return EachMember(name, raw, func(member string, value json.RawMessage) error {
+	return s.members(name, func(member string) error {
 		key := protoreflect.ValueOfString(member).MapKey()
 		switch {
 		case into.Has(key):
@@ -272,8 +269,8 @@ func (f *field) readEntries(raw []byte, into protoreflect.Map) error {
 		case into.Len() == most:
 			return fmt.Errorf("%s: more than %d", name, most)
 		}
-		v, err := values.read(value)
-		if err != nil || IsNull(value) {
+		v, err := values.read(s.value())
+		if err != nil {
 			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), values.want())
 		}
 		into.Set(key, v)
@@ -342,7 +339,7 @@ func (f *field) readScalar(raw []byte) (v protoreflect.Value, err error) {
 		}
 	case protoreflect.DoubleKind:
 		var n float64
-		err = json.Unmarshal(raw, &n)
+		n, err = strconv.ParseFloat(text, 64)
 		v = protoreflect.ValueOfFloat64(n)
 	default:
 		err = errWant
@@ -423,47 +420,9 @@ func (f *field) readDuration(raw []byte) (micros int64, err error) {
 
 // textOf returns a text of JSON.
 func textOf(raw []byte, want string) (text string, err error) {
-	if json.Unmarshal(raw, &text) != nil || IsNull(raw) {
+	text, is := unquoted(raw)
+	if !is {
 		return "", fmt.Errorf("%s is not %s", api.Visible(Shown(raw)), want)
 	}
 	return text, nil
-}
-
-// EachMember calls f with each member of a JSON object, in order. where names the object in errors.
-func EachMember(where any, raw []byte, f func(name string, value json.RawMessage) error) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return fmt.Errorf("%v: %s is no JSON object", where, api.Visible(Shown(raw)))
-	}
-	for d.More() {
-		token, err := d.Token()
-		name, isText := token.(string)
-		if err != nil || !isText {
-			return fmt.Errorf("%v: %w", where, err)
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := f(name, value); err != nil {
-			return err
-		}
-	}
-	_, err := d.Token()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%v: %w", where, err)
-	}
-	return nil
-}
-
-// IsNull reports whether a JSON value is null.
-func IsNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
-
-// Shown returns the beginning of a value, for an error.
-func Shown(raw []byte) string {
-	const bytesMax = 40
-	if len(raw) <= bytesMax {
-		return string(raw)
-	}
-	return string(bytes.ToValidUTF8(raw[:bytesMax], nil)) + "…"
 }

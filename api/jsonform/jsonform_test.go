@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -187,6 +188,17 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
+}
+
+// A payload below many tasks is read once, not once for each of them.
+func TestADeepPayloadIsReadOnce(t *testing.T) {
+	const payloadBytes, depth = 1 << 20, task.ChainDepthMax
+	text := []byte(strings.Repeat(`{"lambda":"a","then":[`, depth-1) + `{"lambda":"a","payload":"` + strings.Repeat("x", payloadBytes) + `"}` + strings.Repeat("]}", depth-1))
+	alloctest.AtMost(t, 3*payloadBytes, func() {
+		if _, err := jsonform.Decode(text, &kinesinv1.ScheduleItem{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func BenchmarkList(b *testing.B) {
