@@ -16,16 +16,16 @@ type GroupPlan struct {
 //	sdk.Group(items...).Then(report).Schedule(ctx, client)
 func Group(members ...Item) *GroupPlan { return &GroupPlan{members: members} }
 
-// Then sets the task that follows when all members have ended, and others besides. With Else or Finally they
-// follow only if all members succeeded.
-func (p *GroupPlan) Then(item Item, more ...Item) *GroupPlan {
-	p.spec.Then, p.spec.MoreThen = item, more
+// Then sets the tasks that follow when all members have ended. With Else or Finally they follow only if all
+// members succeeded.
+func (p *GroupPlan) Then(items ...Item) *GroupPlan {
+	p.spec.Then = items
 	return p
 }
 
 // Else sets the tasks that follow instead if a member did not succeed, or the group expired or was cancelled.
-func (p *GroupPlan) Else(item Item, more ...Item) *GroupPlan {
-	p.spec.Else, p.spec.MoreElse = &item, more
+func (p *GroupPlan) Else(items ...Item) *GroupPlan {
+	p.spec.Else = items
 	return p
 }
 

@@ -15,18 +15,17 @@ import (
 // GroupMembersMax is how many members a group has at most.
 const GroupMembersMax = task.GroupMembersMax
 
-// GroupSpec says what follows when all members of a group have ended.
+// GroupSpec says what follows when all members of a group have ended: at most 100 tasks in all.
 type GroupSpec struct {
-	// Then is the task that follows. A delay (In) counts from the end of the last member, and At is a bound
-	// before which it does not start. If there is neither Else nor Finally, it follows however the members
+	// Then are the tasks that follow. A delay (In) counts from the end of the last member, and At is a bound
+	// before which a task does not start. If there is neither Else nor Finally, they follow however the members
 	// ended, unless the group expired; else only if all of them succeeded.
-	Then Item
-	// Else is the task that follows instead if a member did not succeed, or the group expired or was
+	Then []Item
+	// Else are the tasks that follow instead if a member did not succeed, or the group expired or was
 	// cancelled.
-	Else *Item
-	// MoreThen and MoreElse follow besides Then and Else, and Finally however the group ends. At most 100
-	// tasks may follow in all.
-	MoreThen, MoreElse, Finally []Item
+	Else []Item
+	// Finally are the tasks that follow however the group ends.
+	Finally []Item
 	// Expires is when the group expires if it is not done, within 366 days; zero: in 30 days. Members have to
 	// be due before.
 	Expires time.Time
@@ -107,31 +106,15 @@ type Member struct {
 // follow-up, and ErrInvalid for one that could not follow, of which the error says why.
 func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, error) {
 	request := &kinesinv1.CreateGroupRequest{Expires: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
-	then, otherwise := spec.MoreThen, spec.MoreElse
-	switch {
-	case spec.Then.Lambda == "" && len(then)+len(otherwise)+len(spec.Finally) == 0 && spec.Else == nil:
-		return GroupInfo{}, fmt.Errorf("%w group: no task follows it: want one in Then, Else or Finally, with its lambda", ErrInvalid)
-	case spec.Then.Lambda != "":
-		then = append([]Item{spec.Then}, then...)
-	}
-	if spec.Else != nil {
-		otherwise = append([]Item{*spec.Else}, otherwise...)
-	}
 	var err error
-	if request.MoreThen, err = c.groupFollowUps(ctx, "then", then); err != nil {
+	if request.Then, err = c.groupFollowUps(ctx, "then", spec.Then); err != nil {
 		return GroupInfo{}, err
 	}
-	if request.MoreElse, err = c.groupFollowUps(ctx, "else", otherwise); err != nil {
+	if request.Else, err = c.groupFollowUps(ctx, "else", spec.Else); err != nil {
 		return GroupInfo{}, err
 	}
 	if request.Finally, err = c.groupFollowUps(ctx, "finally", spec.Finally); err != nil {
 		return GroupInfo{}, err
-	}
-	if len(request.MoreThen) > 0 { // as earlier releases know it
-		request.Then, request.MoreThen = request.MoreThen[0], request.MoreThen[1:]
-	}
-	if len(request.MoreElse) > 0 {
-		request.Else, request.MoreElse = request.MoreElse[0], request.MoreElse[1:]
 	}
 	r, err := call(ctx, c, "create group", c.backend.groups.CreateGroup, request)
 	return wirecopy.From[GroupInfo](r.GetGroup()), err

@@ -37,7 +37,7 @@ func TestAGroupInVirtualTime(t *testing.T) {
 		})
 		return w.Run(ctx)
 	})
-	if _, err := sdk.Group(sdk.Item{Lambda: "resize"}).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no task follows it: want one in Then, Else or Finally") {
+	if _, err := sdk.Group(sdk.Item{Lambda: "resize"}).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no task follows the group: want one in then, else or finally") {
 		t.Error(err)
 	}
 	then, err := report.Item("all", sdk.In(time.Hour))

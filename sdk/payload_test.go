@@ -271,7 +271,7 @@ func TestWhatFollowsTasksOfGroupsIsEncoded(t *testing.T) {
 	codec.PayloadCodec = emptyPlain{codec.PayloadCodec}
 	k.Lambda("step")
 	later := sdk.Item{Lambda: charge.Name(), Payload: []byte(`{"card":"4111"}`), In: time.Hour}
-	g, err := k.Client().CreateGroup(t.Context(), sdk.GroupSpec{Then: sdk.Item{Lambda: "step", Then: []sdk.Item{later}}})
+	g, err := k.Client().CreateGroup(t.Context(), sdk.GroupSpec{Then: []sdk.Item{{Lambda: "step", Then: []sdk.Item{later}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ var needs = map[string]need{
 	"CronService/BackfillCron":            {nil, false, `{"name":"none"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
-	"GroupService/CreateGroup":            {[]access.Verb{access.Schedule}, false, `{"then":{"lambda":"L"}}`},
+	"GroupService/CreateGroup":            {[]access.Verb{access.Schedule}, false, `{"then":[{"lambda":"L"}]}`},
 	"GroupService/AddMembers":             {nil, false, `{"group":"none","items":[{"lambda":"L"}]}`}, // there is none; TestWhoMayChangeAGroup has one
 	"GroupService/SealGroup":              {nil, false, `{"group":"none"}`},
 	"GroupService/CancelGroup":            {nil, false, `{"group":"none"}`},
@@ -328,7 +328,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 			made(`CronService/SetCron {"cron":{"name":"`+name+`","lambda":"mine","collection":"theirs","schedule":"@daily"}}`, "name")
 			return name, "absent"
 		case "group":
-			return made(`GroupService/CreateGroup {"then":{"lambda":"mine","collection":"theirs"}}`, "id"), "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
+			return made(`GroupService/CreateGroup {"then":[{"lambda":"mine","collection":"theirs"}]}`, "id"), "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
 		}
 		return made(`GateService/SetGate {"gate":{"action":"pause","lambda":"mine","collection":"theirs","reason":"x"}}`, "id"), "77"
 	}

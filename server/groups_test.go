@@ -27,8 +27,8 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 	for _, lambda := range []string{"mail", "report"} {
 		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
 	}
-	chained, deep := `{"then":{"lambda":"report","then":[{"lambda":"mail"}]}}`, `{"then":{"lambda":"mail"},"else":{"lambda":"mail","finally":[{"lambda":"mail","else":[{"lambda":"report"}]}]}}`
-	whole, part, other := `{"then":{"lambda":"report"}}`, `{"then":{"lambda":"report","collection":"seven"}}`, `{"then":{"lambda":"report","collection":"seven"},"else":{"lambda":"mail"}}`
+	chained, deep := `{"then":[{"lambda":"report","then":[{"lambda":"mail"}]}]}`, `{"then":[{"lambda":"mail"}],"else":[{"lambda":"mail","finally":[{"lambda":"mail","else":[{"lambda":"report"}]}]}]}`
+	whole, part, other := `{"then":[{"lambda":"report"}]}`, `{"then":[{"lambda":"report","collection":"seven"}]}`, `{"then":[{"lambda":"report","collection":"seven"}],"else":[{"lambda":"mail"}]}`
 	for _, c := range []struct {
 		who, body string
 		may       bool
@@ -38,8 +38,7 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		{"follow", whole, false},
 		{"follow", part, true},
 		{"follow", other, false},
-		{"follow", `{"then":{"lambda":"report","collection":"seven"},"finally":[{"lambda":"mail"}]}`, false},
-		{"follow", `{"moreThen":[{"lambda":"mail"}]}`, false},
+		{"follow", `{"then":[{"lambda":"report","collection":"seven"}],"finally":[{"lambda":"mail"}]}`, false},
 		{"follow", `{"finally":[{"lambda":"report","collection":"seven"}]}`, true},
 		{"both", other, true},
 		{"mailer", deep, false},

@@ -257,16 +257,12 @@ func (x *GroupFollowUp) GetProblem() string {
 }
 
 type CreateGroupRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Then      *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`                            // a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded
-	Else      *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`                            // a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled
-	Expires   int64                  `protobuf:"varint,3,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: 30 days from now
-	RequestId []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
-	// With else or finally, then follows only if all members succeeded; without, it follows however they ended. At most
-	// 100 tasks in all.
-	MoreThen      []*ScheduleItem `protobuf:"bytes,220,rep,name=more_then,json=moreThen,proto3" json:"more_then,omitempty"`
-	MoreElse      []*ScheduleItem `protobuf:"bytes,221,rep,name=more_else,json=moreElse,proto3" json:"more_else,omitempty"` // further tasks that follow instead if a member did not succeed
-	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`                   // a task or tasks that follow however the group ends
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          []*ScheduleItem        `protobuf:"bytes,1,rep,name=then,proto3" json:"then,omitempty"`                            // tasks that follow when all members have ended; with else or finally only if all of them succeeded; at most 100 in the three lists
+	Else          []*ScheduleItem        `protobuf:"bytes,2,rep,name=else,proto3" json:"else,omitempty"`                            // tasks that follow instead if a member did not succeed, or the group expired or was cancelled
+	Finally       []*ScheduleItem        `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`                    // tasks that follow however the group ends
+	Expires       int64                  `protobuf:"varint,3,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: 30 days from now
+	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,16 +297,23 @@ func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_group_service_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *CreateGroupRequest) GetThen() *ScheduleItem {
+func (x *CreateGroupRequest) GetThen() []*ScheduleItem {
 	if x != nil {
 		return x.Then
 	}
 	return nil
 }
 
-func (x *CreateGroupRequest) GetElse() *ScheduleItem {
+func (x *CreateGroupRequest) GetElse() []*ScheduleItem {
 	if x != nil {
 		return x.Else
+	}
+	return nil
+}
+
+func (x *CreateGroupRequest) GetFinally() []*ScheduleItem {
+	if x != nil {
+		return x.Finally
 	}
 	return nil
 }
@@ -325,27 +328,6 @@ func (x *CreateGroupRequest) GetExpires() int64 {
 func (x *CreateGroupRequest) GetRequestId() []byte {
 	if x != nil {
 		return x.RequestId
-	}
-	return nil
-}
-
-func (x *CreateGroupRequest) GetMoreThen() []*ScheduleItem {
-	if x != nil {
-		return x.MoreThen
-	}
-	return nil
-}
-
-func (x *CreateGroupRequest) GetMoreElse() []*ScheduleItem {
-	if x != nil {
-		return x.MoreElse
-	}
-	return nil
-}
-
-func (x *CreateGroupRequest) GetFinally() []*ScheduleItem {
-	if x != nil {
-		return x.Finally
 	}
 	return nil
 }
@@ -1032,16 +1014,14 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xe0\x02\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xf0\x01\n" +
 	"\x12CreateGroupRequest\x12,\n" +
-	"\x04then\x18\x01 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
-	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12$\n" +
+	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
+	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x123\n" +
+	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\x12$\n" +
 	"\aexpires\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rexpiresMicros\x12#\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\x126\n" +
-	"\tmore_then\x18\xdc\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreThen\x126\n" +
-	"\tmore_else\x18\xdd\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreElse\x123\n" +
-	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"X\n" +
+	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"X\n" +
 	"\x13CreateGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\"o\n" +
@@ -1132,34 +1112,32 @@ var file_kinesin_v1_group_service_proto_depIdxs = []int32{
 	1,  // 1: kinesin.v1.Group.follow_ups:type_name -> kinesin.v1.GroupFollowUp
 	16, // 2: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
 	16, // 3: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
-	16, // 4: kinesin.v1.CreateGroupRequest.more_then:type_name -> kinesin.v1.ScheduleItem
-	16, // 5: kinesin.v1.CreateGroupRequest.more_else:type_name -> kinesin.v1.ScheduleItem
-	16, // 6: kinesin.v1.CreateGroupRequest.finally:type_name -> kinesin.v1.ScheduleItem
-	0,  // 7: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
-	16, // 8: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
-	0,  // 9: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
-	0,  // 10: kinesin.v1.CancelGroupResponse.group:type_name -> kinesin.v1.Group
-	17, // 11: kinesin.v1.CancelGroupResponse.job:type_name -> kinesin.v1.Job
-	0,  // 12: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
-	14, // 13: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
-	18, // 14: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
-	2,  // 15: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
-	4,  // 16: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
-	6,  // 17: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
-	8,  // 18: kinesin.v1.GroupService.CancelGroup:input_type -> kinesin.v1.CancelGroupRequest
-	10, // 19: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
-	12, // 20: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
-	3,  // 21: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
-	5,  // 22: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
-	7,  // 23: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
-	9,  // 24: kinesin.v1.GroupService.CancelGroup:output_type -> kinesin.v1.CancelGroupResponse
-	11, // 25: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
-	13, // 26: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	16, // 4: kinesin.v1.CreateGroupRequest.finally:type_name -> kinesin.v1.ScheduleItem
+	0,  // 5: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
+	16, // 6: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
+	0,  // 7: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
+	0,  // 8: kinesin.v1.CancelGroupResponse.group:type_name -> kinesin.v1.Group
+	17, // 9: kinesin.v1.CancelGroupResponse.job:type_name -> kinesin.v1.Job
+	0,  // 10: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
+	14, // 11: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
+	18, // 12: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
+	2,  // 13: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
+	4,  // 14: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
+	6,  // 15: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
+	8,  // 16: kinesin.v1.GroupService.CancelGroup:input_type -> kinesin.v1.CancelGroupRequest
+	10, // 17: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
+	12, // 18: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
+	3,  // 19: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
+	5,  // 20: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
+	7,  // 21: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
+	9,  // 22: kinesin.v1.GroupService.CancelGroup:output_type -> kinesin.v1.CancelGroupResponse
+	11, // 23: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
+	13, // 24: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_group_service_proto_init() }

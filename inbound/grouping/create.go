@@ -126,7 +126,7 @@ func (s *Service) followUps(ctx context.Context, r *kinesinv1.CreateGroupRequest
 		size += len(raw)
 	}
 	if len(g.FollowUps) == 0 {
-		return spec, 0, refusal.Invalid("then: there is none; want a task that follows when all members have ended, or one in else or finally")
+		return spec, 0, refusal.Invalid("no task follows the group: want one in then, else or finally")
 	}
 	return spec, size, nil
 }
@@ -141,19 +141,10 @@ type followUp struct {
 func followUpsOf(r *kinesinv1.CreateGroupRequest) (all []followUp) {
 	for _, list := range []struct {
 		edge  task.Edge
-		first *kinesinv1.ScheduleItem
-		more  []*kinesinv1.ScheduleItem
-	}{{task.Then, r.Then, r.MoreThen}, {task.Else, r.Else, r.MoreElse}, {task.Finally, nil, r.Finally}} {
-		items := list.more
-		if list.first != nil {
-			items = append([]*kinesinv1.ScheduleItem{list.first}, items...)
-		}
-		for i, item := range items {
-			where := list.edge.String()
-			if len(items) > 1 {
-				where = fmt.Sprintf("%s[%d]", list.edge, i)
-			}
-			all = append(all, followUp{list.edge, where, item})
+		items []*kinesinv1.ScheduleItem
+	}{{task.Then, r.Then}, {task.Else, r.Else}, {task.Finally, r.Finally}} {
+		for i, item := range list.items {
+			all = append(all, followUp{list.edge, fmt.Sprintf("%s[%d]", list.edge, i), item})
 		}
 	}
 	return all

@@ -63,7 +63,7 @@ func TestASealBesideAnAdd(t *testing.T) {
 		Store: store.New(storemem.New(), store.Config{Clock: c}), Tasks: f, Look: func(task.ID) {}, Full: func() bool { return f.full }, Clock: c,
 		PublicID: func(t *task.Task) string { return t.ID.String() },
 	})
-	made, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}})
+	made, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{{Lambda: "report"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,14 +97,14 @@ func TestASealBesideAnAdd(t *testing.T) {
 	request, mine := task.NewID(start, 1, 2), map[string]string{}
 	for _, name := range []string{"ada", "bob", "ada"} { // a request id counts for its caller alone
 		ctx := access.With(t.Context(), access.Caller{Identity: access.Identity{Name: name}})
-		r, err := s.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}, RequestId: request[:]})
+		r, err := s.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{{Lambda: "report"}}, RequestId: request[:]})
 		if err != nil || r.Existed != (mine[name] != "") || r.Existed && r.Group.Id != mine[name] || r.Group.Id == request.String() {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 		mine[name] = r.GetGroup().GetId()
 	}
 	f.full = true
-	if _, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}}); !errors.Is(err, api.ErrThrottled) {
+	if _, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{{Lambda: "report"}}}); !errors.Is(err, api.ErrThrottled) {
 		t.Errorf("one too many: %v", err)
 	}
 	if err := add(2); !errors.Is(err, api.ErrTooLate) || len(f.added) != 6 {

@@ -76,11 +76,11 @@ func TestFollowUpsInGroupsNeedTheRightToSchedule(t *testing.T) {
 	}
 	for name, call := range map[string]func(item *kinesinv1.ScheduleItem) error{
 		"then": func(item *kinesinv1.ScheduleItem) error {
-			_, err := g.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: item})
+			_, err := g.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{item}})
 			return err
 		},
 		"else": func(item *kinesinv1.ScheduleItem) error {
-			_, err := g.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: with("mail"), Else: item})
+			_, err := g.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{with("mail")}, Else: []*kinesinv1.ScheduleItem{item}})
 			return err
 		},
 		"member": func(item *kinesinv1.ScheduleItem) error {

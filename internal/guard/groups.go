@@ -21,8 +21,7 @@ func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, find finder) k
 
 // CreateGroup needs schedule for each task that may follow: it is asked for now, and not when it follows.
 func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
-	all := slices.Concat([]*kinesinv1.ScheduleItem{r.GetThen()}, r.GetMoreThen(), []*kinesinv1.ScheduleItem{r.GetElse()}, r.GetMoreElse(), r.GetFinally())
-	all = slices.DeleteFunc(all, func(i *kinesinv1.ScheduleItem) bool { return i == nil })
+	all := slices.Concat(r.GetThen(), r.GetElse(), r.GetFinally())
 	a := act{audit.Record{Action: "group.create"}, s.ScheduleAll(ctx, all)}
 	if len(all) > 0 {
 		a.Target = all[0].GetLambda()

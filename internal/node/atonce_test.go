@@ -38,7 +38,7 @@ const (
 	raceCancelled = `TaskService/Cancel {"ids":["I"]}`
 	raceWorker    = `WorkerService/Register {"name":"N","groups":[{"lambdas":["mail"],"slots":1}]}`
 	raceCron      = `CronService/SetCron {"cron":{"name":"N","lambda":"mail","schedule":"@daily"}}`
-	raceGroup     = `GroupService/CreateGroup {"then":{"lambda":"mail"}}`
+	raceGroup     = `GroupService/CreateGroup {"then":[{"lambda":"mail"}]}`
 	raceJob       = `JobService/CreateJob {"action":"reschedule","where":"lambda=mail","by":"1000","pace":1}`
 	raceChain     = `TaskService/Schedule {"items":[{"lambda":"mail","delay":"3600000000","then":[{"lambda":"mail"}]}]}`
 	raceGate      = `GateService/SetGate {"gate":{"action":"pause","lambda":"mail","collection":"N","reason":"x"}}`
@@ -106,7 +106,7 @@ func races() map[string][]race {
 		"QuotaService/SetQuota":            {{nil, `{"lambda":"mail","rate":100}`}},
 		"ObjectiveService/SetObjective":    {{nil, `{"lambda":"mail","within":"5000000","objective":99}`}},
 		"ObjectiveService/DeleteObjective": {{[]string{raceLambda, raceObjective}, `{"lambda":"N"}`}},
-		"GroupService/CreateGroup":         {{nil, `{"then":{"lambda":"mail"},"requestId":"R"}`}},
+		"GroupService/CreateGroup":         {{nil, `{"then":[{"lambda":"mail"}],"requestId":"R"}`}},
 		"GroupService/AddMembers":          {{[]string{raceGroup}, `{"group":"I","items":[{"lambda":"mail","payload":"C"}]}`}, {[]string{raceGroup}, `{"group":"I","items":[{"lambda":"mail"}]}`}},
 		"GroupService/SealGroup":           {{[]string{raceGroup}, `{"group":"I"}`}},
 		"GroupService/CancelGroup":         {{[]string{raceGroup}, `{"group":"I"}`}},

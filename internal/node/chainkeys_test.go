@@ -244,7 +244,7 @@ func TestAFollowUpTakesTheKeyOfAnEndedTask(t *testing.T) {
 					t.Fatal(err)
 				}
 				next.Key = "g"
-				g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: next})
+				g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{next}})
 				if err == nil {
 					_, err = r.client.SealGroup(r.ctx, g.ID, 0)
 				}

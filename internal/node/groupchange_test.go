@@ -39,7 +39,7 @@ func TestAGroupThatIsCancelled(t *testing.T) {
 				r.work(r.nodes[0], "report", reports.handle)
 				r.work(r.nodes[0], "alarm", alarms.handle)
 				r.work(r.nodes[nodes-1], "tidy", tidies.handle)
-				spec := sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}, Else: &sdk.Item{Lambda: "alarm"}, Finally: []sdk.Item{{Lambda: "tidy"}}}
+				spec := sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}, Else: []sdk.Item{{Lambda: "alarm"}}, Finally: []sdk.Item{{Lambda: "tidy"}}}
 				g, err := r.client.CreateGroup(r.ctx, spec)
 				if err != nil {
 					r.Fatal(err)
@@ -120,7 +120,7 @@ func TestACallThatDiesBeforeItsMembersCount(t *testing.T) {
 		r.work(r.nodes[0], "mail", func(_ context.Context, t *sdk.Task[[]byte]) error { ran = append(ran, string(t.Args)); return nil }, sdk.Slots(1))
 		r.work(r.nodes[0], "report", f.handle)
 		client := r.client
-		g, err := client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+		g, err := client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -242,11 +242,11 @@ func TestWhatCannotFollowAGroup(t *testing.T) {
 			err  error
 			says string
 		}{
-			{sdk.GroupSpec{}, sdk.ErrInvalid, "no task follows it"},
-			{sdk.GroupSpec{Then: one, Finally: []sdk.Item{one, {Lambda: "nope"}}}, sdk.ErrUnknownLambda, `finally[1]: unknown lambda "nope"`},
-			{sdk.GroupSpec{Then: keyed, MoreThen: []sdk.Item{keyed}}, sdk.ErrInvalid, `then[1]: key "k" is that of then[0], too`},
+			{sdk.GroupSpec{}, sdk.ErrInvalid, "no task follows the group"},
+			{sdk.GroupSpec{Then: []sdk.Item{one}, Finally: []sdk.Item{one, {Lambda: "nope"}}}, sdk.ErrUnknownLambda, `finally[1]: unknown lambda "nope"`},
+			{sdk.GroupSpec{Then: []sdk.Item{keyed, keyed}}, sdk.ErrInvalid, `then[1]: key "k" is that of then[0], too`},
 			{sdk.GroupSpec{Finally: slices.Repeat([]sdk.Item{one}, task.GroupFollowUpsMax+1)}, sdk.ErrInvalid, "100"},
-			{sdk.GroupSpec{Then: sdk.Item{Lambda: "mail", Payload: make([]byte, groups.TemplateBytesMax)}}, sdk.ErrTooLarge, "at most 131072"},
+			{sdk.GroupSpec{Then: []sdk.Item{{Lambda: "mail", Payload: make([]byte, groups.TemplateBytesMax)}}}, sdk.ErrTooLarge, "at most 131072"},
 		} {
 			if _, err := r.client.CreateGroup(r.ctx, c.spec); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
 				r.Errorf("%v, want %v: %s", err, c.err, c.says)

@@ -149,7 +149,7 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 		runs := 0
 		r.work(r.nodes[0], "mail", func(context.Context, *sdk.Task[[]byte]) error { runs++; return sdk.Fatal(errors.New("no")) }, sdk.Slots(1))
 		r.work(r.nodes[0], "report", f.handle)
-		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestAGroupWithoutMembers(t *testing.T) {
 		r.lambda(admin.Lambda{Name: "report"})
 		var f follows
 		r.work(r.nodes[0], "report", f.handle)
-		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}, Else: &sdk.Item{Lambda: "mail"}})
+		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}, Else: []sdk.Item{{Lambda: "mail"}}})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestAGroupWithoutMembers(t *testing.T) {
 		if g, err = r.client.GetGroup(r.ctx, g.ID); err != nil || g.State != "done" || f.count() != 1 {
 			r.Errorf("%+v, %v; %d followed", g, err, f.count())
 		}
-		other, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+		other, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestWhatAGroupRefuses(t *testing.T) {
 			}
 			return g.ID
 		}
-		then := sdk.GroupSpec{Then: sdk.Item{Lambda: "mail"}, Expires: time.Now().Add(time.Hour)}
+		then := sdk.GroupSpec{Then: []sdk.Item{{Lambda: "mail"}}, Expires: time.Now().Add(time.Hour)}
 		sealed, open, expired := create(then), create(then), create(sdk.GroupSpec{Then: then.Then, Expires: time.Now().Add(time.Minute)})
 		for _, id := range []string{sealed, open} {
 			if _, err := r.client.AddMembers(r.ctx, id, 0, items(3)); err != nil {
@@ -246,19 +246,19 @@ func TestWhatAGroupRefuses(t *testing.T) {
 			says string
 		}{
 			{"unknown lambda of the follow-up", func() error {
-				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "nope"}})
+				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "nope"}}})
 				return err
-			}, sdk.ErrUnknownLambda, `then: unknown lambda "nope"`},
+			}, sdk.ErrUnknownLambda, `then[0]: unknown lambda "nope"`},
 			{"unknown lambda of the other one", func() error {
-				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: one, Else: &sdk.Item{Lambda: "nope"}})
+				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{one}, Else: []sdk.Item{{Lambda: "nope"}}})
 				return err
-			}, sdk.ErrUnknownLambda, `else: unknown lambda "nope"`},
+			}, sdk.ErrUnknownLambda, `else[0]: unknown lambda "nope"`},
 			{"unknown lambda after the follow-up", func() error {
-				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "mail", Then: []sdk.Item{{Lambda: "nope"}}}})
+				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "mail", Then: []sdk.Item{{Lambda: "nope"}}}}})
 				return err
-			}, sdk.ErrUnknownLambda, `then: then[0]: unknown lambda "nope"`},
+			}, sdk.ErrUnknownLambda, `then[0]: then[0]: unknown lambda "nope"`},
 			{"expires too late", func() error {
-				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: one, Expires: time.Now().AddDate(2, 0, 0)})
+				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{one}, Expires: time.Now().AddDate(2, 0, 0)})
 				return err
 			}, sdk.ErrInvalid, "within 366 days"},
 			{"no group", add("01a20d9f-f838-7794-bb15-c9c5ea296b81", 0, one), sdk.ErrNotFound, "there is no group"},

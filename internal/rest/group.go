@@ -1,55 +1,12 @@
 package rest
 
 import (
-	"bytes"
-	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
-
-// groupFollowUps are tasks that follow: a list of them, or one alone.
-type groupFollowUps []byte
-
-func (f *groupFollowUps) fromJSON(raw []byte) error { //nolint:unparam // as fromJSON says
-	if *f = bytes.TrimSpace(raw); !bytes.HasPrefix(*f, []byte("[")) {
-		*f = slices.Concat([]byte("["), *f, []byte("]"))
-	}
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler.
-func (f groupFollowUps) MarshalJSON() ([]byte, error) { return f, nil }
-
-// into sets the list of an edge.
-func (f groupFollowUps) into(all *kinesinv1.Followups, edge string) error {
-	if f == nil {
-		return nil
-	}
-	if _, err := jsonform.Decode(slices.Concat([]byte(`{"`+edge+`":`), f, []byte("}")), all); err != nil {
-		return invalid("%v", err)
-	}
-	return nil
-}
-
-// first returns the first task and the others.
-func first(all []*kinesinv1.ScheduleItem) (*kinesinv1.ScheduleItem, []*kinesinv1.ScheduleItem) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	return all[0], all[1:]
-}
-
-type groupRequest struct {
-	Then      groupFollowUps `json:"then,omitempty" jsonschema:"a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded"`
-	Else      groupFollowUps `json:"else,omitempty" jsonschema:"a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled"`
-	Finally   groupFollowUps `json:"finally,omitempty" jsonschema:"a task or tasks that follow however the group ends"`
-	Expires   moment         `json:"expires,omitzero" jsonschema:"when the group expires if it is not done; in 30 days when not set"`
-	RequestID *digits        `json:"request_id,omitempty" jsonschema:"16 bytes, in hexadecimal digits, of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
-}
 
 func groupRoutes() []route {
 	const path = "/v1/groups/{id}"
@@ -67,22 +24,8 @@ func groupRoutes() []route {
 	}
 }
 
-func createGroup(c *call, r *groupRequest) (int, *kinesinv1.Group, error) {
-	request := &kinesinv1.CreateGroupRequest{Expires: int64(r.Expires)}
-	all := &kinesinv1.Followups{}
-	if err := errors.Join(r.Then.into(all, "then"), r.Else.into(all, "else"), r.Finally.into(all, "finally")); err != nil {
-		return 0, nil, err
-	}
-	if len(all.GetThen())+len(all.GetElse())+len(all.GetFinally()) == 0 {
-		return 0, nil, invalid(`"then" is missing: want the tasks that follow in then, else or finally`)
-	}
-	request.Then, request.MoreThen = first(all.GetThen())
-	request.Else, request.MoreElse = first(all.GetElse())
-	request.Finally = all.GetFinally()
-	if r.RequestID != nil {
-		request.RequestId = *r.RequestID
-	}
-	response, err := c.Groups.CreateGroup(c.r.Context(), request)
+func createGroup(c *call, r *kinesinv1.CreateGroupRequest) (int, *kinesinv1.Group, error) {
+	response, err := c.Groups.CreateGroup(c.r.Context(), r)
 	return created(!response.GetExisted()), response.GetGroup(), err
 }
 

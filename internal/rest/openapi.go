@@ -143,15 +143,11 @@ func parametersOf(r *route) []object {
 
 // own are the schemas of types with a form of their own.
 func own() map[reflect.Type]*jsonschema.Schema {
-	follows := &jsonschema.Schema{Ref: "#/components/schemas/ScheduleItemRequest"}
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
-
 		reflect.TypeFor[duration](): {Type: "string", Pattern: api.DurationPattern, Examples: []any{"90s"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[digits]():   {Type: "string", Pattern: "^[0-9a-fA-F-]*$"},
 	}
 }
 

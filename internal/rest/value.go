@@ -3,11 +3,9 @@ package rest
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -122,21 +120,3 @@ func oneOf(name string, value anyJSON, text *string, encoded *binary) (data []by
 }
 
 var errForms = errors.New("the same in two forms")
-
-// digits are bytes, in requests a text of hexadecimal digits, or a UUID.
-type digits []byte
-
-func (d *digits) fromJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return fmt.Errorf("%s is no text of hexadecimal digits", jsonform.Shown(raw))
-	}
-	data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
-	*d = data
-	return err //nolint:wrapcheck // its callers say where
-}
-
-// MarshalJSON implements json.Marshaler.
-func (d digits) MarshalJSON() ([]byte, error) {
-	return json.Marshal(hex.EncodeToString(d)) //nolint:wrapcheck // of a text, which cannot fail
-}

@@ -98,7 +98,7 @@ func (s *Site) groupWorker(ctx context.Context, server *Server, whole *whole) (s
 // addParts makes a group, adds its members and seals it. The outcome of a call is not known when its server
 // is killed: it is made again.
 func (s *Site) addParts(ctx context.Context, members int) (g sdk.GroupInfo, err error) {
-	spec := sdk.GroupSpec{Else: &sdk.Item{Lambda: "whole"}, Finally: []sdk.Item{{Lambda: "whole"}}}
+	spec := sdk.GroupSpec{Else: []sdk.Item{{Lambda: "whole"}}, Finally: []sdk.Item{{Lambda: "whole"}}}
 	for g, err = s.CreateGroup(ctx, spec); err != nil && ctx.Err() == nil; g, err = s.CreateGroup(ctx, spec) {
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -260,7 +260,7 @@ func (g *graphs) group(c *client, i int) {
 	then := g.item(&Step{}, place, -1)
 	var made sdk.GroupInfo
 	err := g.try(func() (err error) {
-		made, err = c.sdk.CreateGroup(g.w.ctx, sdk.GroupSpec{Then: then})
+		made, err = c.sdk.CreateGroup(g.w.ctx, sdk.GroupSpec{Then: []sdk.Item{then}})
 		return err
 	})
 	for at := 0; at < len(p.Members) && err == nil; at += p.Batch {

@@ -136,7 +136,7 @@ func (s *site) fill(t *testing.T) {
 		Then: []sdk.Item{{Lambda: "invoice", Payload: []byte("fail: no such account")}, {Lambda: "report", In: time.Hour}},
 		Else: []sdk.Item{{Lambda: "webhook"}},
 	})[0]
-	group, err := s.client.CreateGroup(t.Context(), sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+	group, err := s.client.CreateGroup(t.Context(), sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ A group that is not done in time expires: by then it has to be sealed, and its m
 		for _, list := range []struct {
 			flag, path string
 			items      *[]sdk.Item
-		}{{"then", then, &spec.MoreThen}, {"else", otherwise, &spec.MoreElse}, {"finally", finally, &spec.Finally}} {
+		}{{"then", then, &spec.Then}, {"else", otherwise, &spec.Else}, {"finally", finally, &spec.Finally}} {
 			if *list.items, err = a.readFollowUps(list.flag, list.path); err != nil {
 				return err
 			}

@@ -15,8 +15,8 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	created := s.doWith(`[{"lambda":"report","payload":{"n": 7},"delay":"1h","tags":{"a":"b"}}]`, "group", "create", "--then", "-", "--expires-in", "2d")
 	created.check(t, "create", 0)
 	id := strings.TrimSpace(created.stdout)
-	s.doWith(`{"lambda":"nope"}`, "group", "create", "--then", "-").check(t, "unknown lambda", 1, `then: unknown lambda "nope"`)
-	s.doWith(`{"lambda":"report","then":[{"lambda":"nope"}]}`, "group", "create", "--then", "-").check(t, "unknown lambda that follows", 1, `then: then[0]: unknown lambda "nope"`)
+	s.doWith(`{"lambda":"nope"}`, "group", "create", "--then", "-").check(t, "unknown lambda", 1, `then[0]: unknown lambda "nope"`)
+	s.doWith(`{"lambda":"report","then":[{"lambda":"nope"}]}`, "group", "create", "--then", "-").check(t, "unknown lambda that follows", 1, `then[0]: then[0]: unknown lambda "nope"`)
 	s.doWith(`{"lambda":"report","then":[{"lambda":"greet","delay":"1h"}]}`, "group", "create", "--then", "-").check(t, "chain", 0)
 	for text, want := range map[string]string{
 		`{}`: `"lambda" is missing`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{}]`: `[1]: "lambda" is missing`, `[]`: "want 1 to 100",
