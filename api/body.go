@@ -153,7 +153,7 @@ func (b *Bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // roomOf returns the room of a call that is no batch.
 func (b *Bodies) roomOf(r *http.Request) *room.Room {
 	path, isPlain := strings.CutPrefix(r.URL.Path, PlainPrefix)
-	isCancel := r.Method == http.MethodDelete || strings.HasSuffix(path, ":cancel")
+	isCancel := r.Method == http.MethodDelete || strings.HasSuffix(path, "/cancel")
 	switch most := RequestBytesMax(r.URL.Path); {
 	case most == workerBytesMax, most <= requestBytesMax, isPlain && isCancel:
 		return b.calls

@@ -169,7 +169,7 @@ func TestBodiesOfOneCallerLeaveRoom(t *testing.T) {
 			{"results over plain HTTP", c.send("a", http.MethodPost, "/v1/work/results", 1<<20), http.StatusOK},
 			{"a cancel", c.send("a", http.MethodPost, kinesinv1connect.TaskServiceCancelProcedure, 100), http.StatusOK},
 			{"a cancel over plain HTTP", c.send("a", http.MethodDelete, "/v1/tasks/x", 100), http.StatusOK},
-			{"a cancel of a group over plain HTTP", c.send("a", http.MethodPost, "/v1/groups/x:cancel", 100), http.StatusOK},
+			{"a cancel of a group over plain HTTP", c.send("a", http.MethodPost, "/v1/groups/x/cancel", 100), http.StatusOK},
 			{"a pause", c.send("a", http.MethodPost, kinesinv1connect.GateServiceSetGateProcedure, 100), http.StatusOK},
 			{"a sign-out", c.send("a", http.MethodPost, "/ui/signout", 100), http.StatusOK},
 		} {

@@ -11,9 +11,9 @@ func cronRoutes() []route {
 	const path = "/v1/crons/{name}"
 	return []route{
 		op("GET", "/v1/crons", "listCrons", "List crons, without their payloads", listCrons, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
-		op("POST", "/v1/crons", "createCron", "Create a cron", setCron, without("version"), success(http.StatusCreated, http.StatusOK), notFound, conflict),
+		op("POST", "/v1/crons", "createCron", "Create a cron", createCron, without("version"), success(http.StatusCreated, http.StatusOK), notFound, conflict),
 		op("GET", path, "getCron", "Read a cron", getCron, notFound),
-		op("PUT", path, "updateCron", "Replace the settings of a cron, or create it", setCron, without("name"), success(http.StatusOK, http.StatusCreated), notFound, conflict, fails(http.StatusPreconditionFailed)),
+		op("PUT", path, "updateCron", "Replace the settings of a cron", updateCron, without("name"), notFound, conflict, fails(http.StatusPreconditionFailed)),
 		op("DELETE", path, "deleteCron", "Delete a cron", deleteCron, notFound),
 		op("POST", path+"/pause", "pauseCron", "Have a cron fire no more", pauseCron, notFound, without("name")),
 		op("POST", path+"/resume", "resumeCron", "Have a cron fire again", resumeCron, notFound),
@@ -26,13 +26,18 @@ func cronRoutes() []route {
 	}
 }
 
-func setCron(c *call, r *kinesinv1.SetCronRequest) (int, *kinesinv1.Cron, error) {
-	version := r.GetCron().GetVersion()
-	if name, inPath := c.vars["name"]; inPath {
-		r.Cron.Name = name
-	}
+func createCron(c *call, r *kinesinv1.SetCronRequest) (int, *kinesinv1.Cron, error) {
 	response, err := c.Crons.SetCron(c.r.Context(), r)
-	return created(version == 0 && !r.GetDryRun() && !response.GetExisted()), response.GetCron(), err
+	return created(!r.GetDryRun() && !response.GetExisted()), response.GetCron(), err
+}
+
+func updateCron(c *call, r *kinesinv1.SetCronRequest) (int, *kinesinv1.Cron, error) {
+	if r.GetCron().GetVersion() == 0 {
+		return 0, nil, invalid("version is missing: want that of the cron as it was read; POST /v1/crons creates one")
+	}
+	r.Cron.Name = c.vars["name"]
+	response, err := c.Crons.SetCron(c.r.Context(), r)
+	return http.StatusOK, response.GetCron(), err
 }
 
 func listCrons(c *call, _ *none) (int, *kinesinv1.ListCronsResponse, error) {

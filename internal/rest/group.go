@@ -19,8 +19,8 @@ func groupRoutes() []route {
 				param{"lambda", kindText, "of a batch: for lines that name none"}))),
 		op("GET", path+"/members", "listMembers", "List members of a group in their order, with their results", listMembers, notFound, takes(
 			param{"from", kindNumber, "index of the first one"}, param{"limit", kindNumber, "100 when not set, at most 1000"})),
-		op("POST", path+":seal", "sealGroup", "Say that a group gets no more members", sealGroup, without("group"), notFound, conflict, fails(http.StatusPreconditionFailed), optionalBody()),
-		op("POST", path+":cancel", "cancelGroup", "Seal a group and cancel its members", cancelGroup, without("group"), success(http.StatusAccepted), notFound, conflict, optionalBody()),
+		op("POST", path+"/seal", "sealGroup", "Say that a group gets no more members", sealGroup, without("group"), notFound, conflict, fails(http.StatusPreconditionFailed), optionalBody()),
+		op("POST", path+"/cancel", "cancelGroup", "Seal a group and cancel its members", cancelGroup, without("group"), success(http.StatusAccepted), notFound, conflict, optionalBody()),
 	}
 }
 

@@ -117,7 +117,7 @@ func (*describer) headers(r *route) object {
 func parametersOf(r *route) []object {
 	var parameters []object
 	for _, segment := range r.segments {
-		if name, _, isVar := variable(segment); isVar {
+		if name, isVar := variable(segment); isVar {
 			parameters = append(parameters, object{
 				"name": name, "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1},
 			})

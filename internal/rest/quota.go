@@ -10,7 +10,7 @@ func quotaRoutes() []route {
 	return []route{
 		op("GET", "/v1/quotas", "listQuotas", "Read the quotas of all lambdas", getQuotas),
 		op("GET", "/v1/lambdas/{lambda}/quotas", "getQuotas", "Read the quotas of a lambda", getQuotas, notFound),
-		op("PUT", "/v1/lambdas/{lambda}/quotas", "setQuota", "Set a quota of a lambda, or take it away", setQuota, notFound, without("lambda")),
+		op("PATCH", "/v1/lambdas/{lambda}/quotas", "setQuota", "Change a quota of a lambda, or take it away", setQuota, notFound, without("lambda")),
 	}
 }
 

@@ -129,7 +129,7 @@ func (h *handler) serveDocument(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns the route of a path and method. A path with a fixed name is another one than that with a
-// variable in its place, and so is one with a verb behind a variable.
+// variable in its place.
 func (h *handler) find(method, path string, header http.Header) (*route, map[string]string, *api.HTTPProblem) {
 	var allowed []string
 	var found *route
@@ -172,18 +172,14 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	}
 	vars := map[string]string{}
 	for i, want := range r.segments {
-		name, verb, isVar := variable(want)
+		name, isVar := variable(want)
 		if !isVar {
 			if segments[i] != want {
 				return nil, false
 			}
 			continue
 		}
-		encoded, hasVerb := strings.CutSuffix(segments[i], verb)
-		if !hasVerb {
-			return nil, false
-		}
-		value, err := url.PathUnescape(encoded)
+		value, err := url.PathUnescape(segments[i])
 		if err != nil || value == "" {
 			return nil, false
 		}
@@ -195,20 +191,17 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 // fixed tells how much of the route's path is no variable: of two that match the one with more is meant.
 func (r *route) fixed() (n int) {
 	for _, segment := range r.segments {
-		if _, verb, isVar := variable(segment); !isVar || verb != "" {
+		if _, isVar := variable(segment); !isVar {
 			n++
 		}
 	}
 	return n
 }
 
-// variable returns the name of the variable that a segment of a route is, and what follows it, as in
-// "{id}:seal".
-func variable(segment string) (name, verb string, is bool) {
-	if name, is = strings.CutPrefix(segment, "{"); is {
-		name, verb, _ = strings.Cut(name, "}")
-	}
-	return name, verb, is
+// variable returns the name of the variable that a segment of a route is.
+func variable(segment string) (name string, is bool) {
+	name, is = strings.CutPrefix(segment, "{")
+	return strings.TrimSuffix(name, "}"), is
 }
 
 // recovered answers a panic as an internal error.

@@ -90,7 +90,7 @@ func gateRoutes() []route {
 	return []route{
 		op("GET", "/v1/gates", "listGates", "List gates", listGates, notFound,
 			takes(param{"lambda", kindText, "only of this lambda"}, param{"ended", kindFlag, "also those that ended in the last 30 days"})),
-		op("POST", "/v1/gates", "setGate", "Hold tasks of a lambda back, or drop them", setGate, success(http.StatusCreated, http.StatusOK), notFound, conflict),
+		op("POST", "/v1/gates", "createGate", "Hold tasks of a lambda back, or drop them", setGate, success(http.StatusCreated, http.StatusOK), notFound, conflict),
 		op("GET", "/v1/gates/{id}", "getGate", "Read a gate, and how many tasks it holds", getGate, notFound),
 		op("POST", "/v1/gates/{id}/resume", "resumeGate", "End a gate, at once or at a pace", resumeGate, without("id"), notFound, optionalBody()),
 	}
