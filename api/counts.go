@@ -5,80 +5,31 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Limits of the lists in requests. The roles check them too. Here they are checked before a request is
-// decoded, because an element of two bytes on the wire takes a hundred times as much in memory.
+// Limits of the lists in requests that others need, too: those of the contract, of the option max. The roles check
+// them too.
 const (
-	ItemsMax       = 10_000  // tasks of one Schedule
-	IDsMax         = 1000    // ids of one Get, Cancel or Wait
-	GroupsMax      = 64      // slot groups of a worker
-	LambdasMax     = 256     // of a slot group
-	ResultsMax     = 10_000  // of one SetResults, or of a lease that is given up
-	HeldMax        = 151_072 // attempts that a worker has: two for each slot and each prefetched task
-	ReportsMax     = 160_000 // results and starts in one message of a worker's stream
-	RejectedMax    = 100     // names of one call
-	BackupFilesMax = 1 << 20
-	GrantsMax      = access.GrantsMax // of a token
-	StatesMax      = 100              // of live figures, which no request has to have
-	HeldByMax      = 100              // of live figures, which no request has to have
-	NominalMax     = 5                // nominal times to come of a cron, which no request has to have
+	ItemsMax    = 10_000  // tasks of one Schedule
+	IDsMax      = 1000    // ids of one Get, Cancel or Wait
+	GroupsMax   = 64      // slot groups of a worker
+	LambdasMax  = 256     // of a slot group
+	ResultsMax  = 10_000  // of one SetResults, or of a lease that is given up
+	HeldMax     = 151_072 // attempts that a worker has: two for each slot and each prefetched task
+	RejectedMax = 100     // names of one call
+	NominalMax  = 5       // nominal times to come of a cron, which no request has to have
 )
 
-// ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a
-// field that is none.
-func ListMax(field protoreflect.FullName) int { return listMax[field] }
-
-var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a table
-	"kinesin.v1.ScheduleRequest.items":       ItemsMax,
-	"kinesin.v1.GetRequest.ids":              IDsMax,
-	"kinesin.v1.CancelRequest.ids":           IDsMax,
-	"kinesin.v1.GetRequest.keys":             IDsMax,
-	"kinesin.v1.CancelRequest.keys":          IDsMax,
-	"kinesin.v1.WaitRequest.ids":             IDsMax,
-	"kinesin.v1.WaitRequest.keys":            IDsMax,
-	"kinesin.v1.RescheduleRequest.ids":       IDsMax,
-	"kinesin.v1.RescheduleRequest.keys":      IDsMax,
-	"kinesin.v1.UpdateRequest.updates":       IDsMax,
-	"kinesin.v1.RedriveRequest.ids":          IDsMax,
-	"kinesin.v1.RedriveRequest.keys":         IDsMax,
-	"kinesin.v1.ScheduleItem.tags":           task.TagsMax,
-	"kinesin.v1.ScheduleItem.then":           task.FollowupsMax,
-	"kinesin.v1.ScheduleItem.else":           task.FollowupsMax,
-	"kinesin.v1.ScheduleItem.finally":        task.FollowupsMax,
-	"kinesin.v1.Followups.then":              task.FollowupsMax,
-	"kinesin.v1.Followups.else":              task.FollowupsMax,
-	"kinesin.v1.Followups.finally":           task.FollowupsMax,
-	"kinesin.v1.Cron.tags":                   task.TagsMax,
-	"kinesin.v1.Cron.next":                   NominalMax,
-	"kinesin.v1.AddMembersRequest.items":     ItemsMax,
-	"kinesin.v1.CreateGroupRequest.then":     task.GroupFollowUpsMax,
-	"kinesin.v1.CreateGroupRequest.else":     task.GroupFollowUpsMax,
-	"kinesin.v1.CreateGroupRequest.finally":  task.GroupFollowUpsMax,
-	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
-	"kinesin.v1.Lambda.priority_weights":     task.PrioritiesMax,
-	"kinesin.v1.LambdaStats.held_by":         HeldByMax,
-	"kinesin.v1.LambdaStats.tasks":           StatesMax,
-	"kinesin.v1.LambdaStats.priorities":      task.PrioritiesMax,
-	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
-	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,
-	"kinesin.v1.PreviousLease.results":       ResultsMax,
-	"kinesin.v1.Hello.groups":                GroupsMax,
-	"kinesin.v1.Hello.held":                  HeldMax,
-	"kinesin.v1.WorkRequest.results":         ReportsMax,
-	"kinesin.v1.WorkRequest.started":         ReportsMax,
-	"kinesin.v1.ClaimRequest.lambdas":        LambdasMax,
-	"kinesin.v1.SetResultsRequest.results":   ResultsMax,
-	"kinesin.v1.HeartbeatRequest.running":    HeldMax,
-	"kinesin.v1.RetryRejectedRequest.names":  RejectedMax,
-	"kinesin.v1.DeleteRejectedRequest.names": RejectedMax,
-	"kinesin.v1.BackupRequest.have":          BackupFilesMax,
-	"kinesin.v1.CreateTokenRequest.grants":   GrantsMax,
-	"kinesin.v1.AddSenderRequest.lambdas":    task.SenderLambdasMax,
+// ListMax returns how many elements a list or a map in a request may have, as its option says; 0 for a field
+// that is none. It is checked before a request is decoded, because an element of two bytes on the wire takes a
+// hundred times as much in memory.
+func ListMax(field protoreflect.FieldDescriptor) int {
+	most, _ := proto.GetExtension(field.Options(), kinesinv1.E_Max).(uint32)
+	return int(most)
 }
 
 // lists are the lists and the texts in a message and in the messages inside it.
@@ -106,7 +57,7 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
 		f := listField{
-			name: string(field.Name()), repeated: field.IsList(), max: listMax[field.FullName()],
+			name: string(field.Name()), repeated: field.IsList(), max: ListMax(field),
 			text: field.Kind() == protoreflect.StringKind,
 		}
 		switch {

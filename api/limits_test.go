@@ -27,6 +27,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // path leads from a message to a list or map in it, or in a message inside.
@@ -288,7 +290,7 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 		}
 		for _, p := range pathsOf(m.Input(), isListOrMap) {
 			last := p[len(p)-1]
-			most := api.ListMax(last.FullName())
+			most := api.ListMax(last)
 			if most == 0 {
 				t.Errorf("%s has no limit", last.FullName())
 				continue
@@ -307,6 +309,32 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLimitsOfRolesAreThoseOfTheContract compares what roles refuse with what the contract says.
+func TestLimitsOfRolesAreThoseOfTheContract(t *testing.T) {
+	for of, most := range map[protoreflect.Message]map[string]int{
+		(&kinesinv1.ScheduleRequest{}).ProtoReflect():      {"items": api.ItemsMax},
+		(&kinesinv1.AddMembersRequest{}).ProtoReflect():    {"items": api.ItemsMax},
+		(&kinesinv1.GetRequest{}).ProtoReflect():           {"ids": api.IDsMax, "keys": api.IDsMax},
+		(&kinesinv1.UpdateRequest{}).ProtoReflect():        {"updates": api.IDsMax},
+		(&kinesinv1.Hello{}).ProtoReflect():                {"groups": api.GroupsMax, "held": api.HeldMax},
+		(&kinesinv1.SlotGroup{}).ProtoReflect():            {"lambdas": api.LambdasMax},
+		(&kinesinv1.SetResultsRequest{}).ProtoReflect():    {"results": api.ResultsMax},
+		(&kinesinv1.RetryRejectedRequest{}).ProtoReflect(): {"names": api.RejectedMax},
+		(&kinesinv1.CreateTokenRequest{}).ProtoReflect():   {"grants": access.GrantsMax},
+		(&kinesinv1.Cron{}).ProtoReflect():                 {"tags": task.TagsMax, "next": api.NominalMax},
+		(&kinesinv1.ScheduleItem{}).ProtoReflect():         {"tags": task.TagsMax, "then": task.FollowupsMax},
+		(&kinesinv1.CreateGroupRequest{}).ProtoReflect():   {"finally": task.GroupFollowUpsMax},
+		(&kinesinv1.Lambda{}).ProtoReflect():               {"priorities": task.PrioritiesMax, "priority_weights": task.PrioritiesMax},
+		(&kinesinv1.AddSenderRequest{}).ProtoReflect():     {"lambdas": task.SenderLambdasMax},
+	} {
+		for name, want := range most {
+			if got := api.ListMax(of.Descriptor().Fields().ByName(protoreflect.Name(name))); got != want {
+				t.Errorf("%s.%s has at most %d elements, and its role takes %d", of.Descriptor().Name(), name, got, want)
+			}
+		}
+	}
 }
 
 // TestTextsOfRequestsAreUTF8 sends bytes that are no text in each string of each request. Generated code would

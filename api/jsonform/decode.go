@@ -218,7 +218,7 @@ func within(where string, err error) error {
 
 // list reads the elements of a field of a message.
 func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
-	name, most := string(f.Name()), api.ListMax(f.FullName())
+	name := string(f.Name())
 	list, depth, what := of.Mutable(f.FieldDescriptor).List(), o.depth, "the element"
 	if f.Message() == (&kinesinv1.ScheduleItem{}).ProtoReflect().Descriptor() {
 		what = "the task"
@@ -229,8 +229,8 @@ func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 	isList, err := s.elements(func(n int) error {
 		place := func(err error) error { return within(fmt.Sprintf("%s[%d]", name, n), err) }
 		switch {
-		case n == most:
-			return fmt.Errorf("%s: more than %d elements", name, most)
+		case n == f.max:
+			return fmt.Errorf("%s: more than %d elements", name, f.max)
 		case depth >= task.ChainDepthMax:
 			return place(fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
 		case f.inside != nil:
@@ -260,14 +260,14 @@ func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 
 // readEntries reads the entries of a map.
 func (f *field) readEntries(s *scanner, into protoreflect.Map) error {
-	name, most, values := string(f.Name()), api.ListMax(f.FullName()), field{FieldDescriptor: f.MapValue()}
+	name, values := string(f.Name()), field{FieldDescriptor: f.MapValue()}
 	return s.members(name, func(member string) error {
 		key := protoreflect.ValueOfString(member).MapKey()
 		switch {
 		case into.Has(key):
 			return fmt.Errorf("%s: %q is there twice", name, api.Visible(member))
-		case into.Len() == most:
-			return fmt.Errorf("%s: more than %d", name, most)
+		case into.Len() == f.max:
+			return fmt.Errorf("%s: more than %d", name, f.max)
 		}
 		v, err := values.read(s.value())
 		if err != nil {

@@ -96,9 +96,9 @@ var words = map[protoreflect.FullName][]string{ //nolint:gochecknoglobals // a t
 func (f *field) bound(schema Schema) {
 	switch {
 	case f.IsMap():
-		schema["maxProperties"] = api.ListMax(f.FullName())
+		schema["maxProperties"] = f.max
 	case f.IsList():
-		schema["maxItems"] = api.ListMax(f.FullName())
+		schema["maxItems"] = f.max
 	case words[f.FullName()] != nil:
 		schema["enum"] = words[f.FullName()]
 	case f.kind == kinesinv1.Kind_KIND_DURATION && !f.isSigned:

@@ -43,6 +43,7 @@ type field struct {
 	always   bool          // it is there also if it is not set
 	inside   func() *table // of a message; nil: it is none
 	isInline bool          // its fields are in the object around it
+	max      int           // how many elements it may have in a request; 0: it is no list or map of one
 
 	isReadOnly bool // no request has it
 	isRequired bool // a request has it
@@ -60,7 +61,7 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, d.Fields().Len()), byName: map[string]member{}}
 	isAnswer := !requested()[d.FullName()]
 	for i := range t.fields {
-		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i))}
+		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i)), max: api.ListMax(d.Fields().Get(i))}
 		f.key = strconv.Quote(string(f.Name())) + ":"
 		f.always = isAnswer && !f.HasPresence() && isNumber(f)
 		f.isInline, f.isReadOnly, f.isRequired = says(f, kinesinv1.E_Inline), says(f, kinesinv1.E_ReadOnly), says(f, kinesinv1.E_Required)

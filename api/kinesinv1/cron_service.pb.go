@@ -1383,7 +1383,7 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xb7\b\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xc1\b\n" +
 	"\x04Cron\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x1c\n" +
 	"\x06lambda\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12 \n" +
@@ -1404,8 +1404,8 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\bpriority\x18\x0f \x01(\tR\bpriority\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x10 \x01(\tR\n" +
-	"collection\x12.\n" +
-	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryR\x04tags\x12\x1e\n" +
+	"collection\x124\n" +
+	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryB\x04\xf0\xf3\x18\x10R\x04tags\x12\x1e\n" +
 	"\apayload\x18\x12 \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1d\n" +
 	"\n" +
 	"managed_by\x18< \x01(\tR\tmanagedBy\x12 \n" +
@@ -1417,8 +1417,8 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\aupdated\x18\x17 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\rupdatedMicros\x12#\n" +
 	"\n" +
 	"updated_by\x18\x18 \x01(\tB\x04\xc8\xf3\x18\x01R\tupdatedBy\x121\n" +
-	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseB\x04\xc8\xf3\x18\x01R\x05pause\x12\"\n" +
-	"\x04next\x18\x1a \x03(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\n" +
+	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseB\x04\xc8\xf3\x18\x01R\x05pause\x12&\n" +
+	"\x04next\x18\x1a \x03(\x03B\f\xc0\xf3\x18\x01\xc8\xf3\x18\x01\xf0\xf3\x18\x05R\n" +
 	"nextMicros\x12%\n" +
 	"\n" +
 	"registered\x18\xf0\x01 \x01(\bB\x04\xc8\xf3\x18\x01R\n" +

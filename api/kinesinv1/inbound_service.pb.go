@@ -719,16 +719,16 @@ const file_kinesin_v1_inbound_service_proto_rawDesc = "" +
 	"\x12GetRejectedRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"G\n" +
 	"\x13GetRejectedResponse\x120\n" +
-	"\brejected\x18\x01 \x01(\v2\x14.kinesin.v1.RejectedR\brejected\",\n" +
-	"\x14RetryRejectedRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"T\n" +
+	"\brejected\x18\x01 \x01(\v2\x14.kinesin.v1.RejectedR\brejected\"2\n" +
+	"\x14RetryRejectedRequest\x12\x1a\n" +
+	"\x05names\x18\x01 \x03(\tB\x04\xf0\xf3\x18dR\x05names\"T\n" +
 	"\x13RetryRejectedResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"R\n" +
 	"\x15RetryRejectedResponse\x129\n" +
-	"\aresults\x18\x01 \x03(\v2\x1f.kinesin.v1.RetryRejectedResultR\aresults\"-\n" +
-	"\x15DeleteRejectedRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"E\n" +
+	"\aresults\x18\x01 \x03(\v2\x1f.kinesin.v1.RetryRejectedResultR\aresults\"3\n" +
+	"\x15DeleteRejectedRequest\x12\x1a\n" +
+	"\x05names\x18\x01 \x03(\tB\x04\xf0\xf3\x18dR\x05names\"E\n" +
 	"\x14DeleteRejectedResult\x12-\n" +
 	"\aproblem\x18\x01 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"T\n" +
 	"\x16DeleteRejectedResponse\x12:\n" +

@@ -652,10 +652,10 @@ const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\alambdas\x18\x02 \x03(\tR\alambdas\x12$\n" +
 	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12$\n" +
-	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rrevokedMicros\"@\n" +
+	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rrevokedMicros\"F\n" +
 	"\x10AddSenderRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alambdas\x18\x02 \x03(\tR\alambdas\"X\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\alambdas\x18\x02 \x03(\tB\x04\xf0\xf3\x18dR\alambdas\"X\n" +
 	"\x11AddSenderResponse\x121\n" +
 	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\x14\n" +

@@ -812,12 +812,12 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xd9\b\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xe5\b\n" +
 	"\x06Lambda\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12$\n" +
 	"\n" +
-	"priorities\x18\x03 \x03(\tR\n" +
+	"priorities\x18\x03 \x03(\tB\x04\xf0\xf3\x18\bR\n" +
 	"priorities\x12\x16\n" +
 	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
 	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12$\n" +
@@ -837,8 +837,8 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\vshards_from\x18\x10 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\x10shardsFromMicros\x12/\n" +
 	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\x12keyRetentionMicros\x12'\n" +
 	"\fpoison_bound\x18\x12 \x01(\rB\x04\xe0\xf3\x18\x01R\vpoisonBound\x12-\n" +
-	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\x11startWithinMicros\x12R\n" +
-	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
+	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\x11startWithinMicros\x12X\n" +
+	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryB\x04\xf0\xf3\x18\bR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
 	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x121\n" +
 	"\x04live\x18\x1c \x01(\v2\x17.kinesin.v1.LambdaStatsB\x04\xc8\xf3\x18\x01R\x04live\x12\x1f\n" +

@@ -130,6 +130,14 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51005,opt,name=signed",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*uint32)(nil),
+		Field:         51006,
+		Name:          "kinesin.v1.max",
+		Tag:           "varint,51006,opt,name=max",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -146,6 +154,8 @@ var (
 	E_Positive = &file_kinesin_v1_options_proto_extTypes[4] // a request in JSON that has it has no 0, which would mean that it was left out
 	// optional bool signed = 51005;
 	E_Signed = &file_kinesin_v1_options_proto_extTypes[5] // of a duration: in JSON it may be below 0
+	// optional uint32 max = 51006;
+	E_Max = &file_kinesin_v1_options_proto_extTypes[6] // each list and map of a request has it: how many elements there may be
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -167,7 +177,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inline:;\n" +
 	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18\xbb\x8e\x03 \x01(\bR\brequired:;\n" +
 	"\bpositive\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\bpositive:7\n" +
-	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signedB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signed:1\n" +
+	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03maxB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -193,11 +204,12 @@ var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1, // 3: kinesin.v1.required:extendee -> google.protobuf.FieldOptions
 	1, // 4: kinesin.v1.positive:extendee -> google.protobuf.FieldOptions
 	1, // 5: kinesin.v1.signed:extendee -> google.protobuf.FieldOptions
-	0, // 6: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	6, // [6:7] is the sub-list for extension type_name
-	0, // [0:6] is the sub-list for extension extendee
+	1, // 6: kinesin.v1.max:extendee -> google.protobuf.FieldOptions
+	0, // 7: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	7, // [7:8] is the sub-list for extension type_name
+	0, // [0:7] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -213,7 +225,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 6,
+			NumExtensions: 7,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

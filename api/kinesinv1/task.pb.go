@@ -1929,7 +1929,7 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x04Blob\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x02id\x12\x1a\n" +
 	"\x05bytes\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x1c\n" +
-	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\x87\a\n" +
+	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\xa2\a\n" +
 	"\fScheduleItem\x12\x1c\n" +
 	"\x06lambda\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12\x1c\n" +
 	"\x03due\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12 \n" +
@@ -1949,14 +1949,14 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\vbackoff_max\x18\f \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMaxMicros\x12 \n" +
 	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12\x1f\n" +
 	"\von_conflict\x18\x0e \x01(\tR\n" +
-	"onConflict\x126\n" +
-	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryR\x04tags\x12-\n" +
+	"onConflict\x12<\n" +
+	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryB\x04\xf0\xf3\x18\x10R\x04tags\x12-\n" +
 	"\fstart_before\x18\x10 \x01(\x03B\x04\xc0\xf3\x18\x01R\x11startBeforeMicros\x12$\n" +
 	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1b\n" +
-	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x12,\n" +
-	"\x04then\x18( \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
-	"\x04else\x18) \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
-	"\afinally\x18* \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\x12#\n" +
+	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x123\n" +
+	"\x04then\x18( \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04then\x123\n" +
+	"\x04else\x18) \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04else\x129\n" +
+	"\afinally\x18* \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\afinally\x12#\n" +
 	"\n" +
 	"lambda_ref\x18+ \x01(\rB\x04\xc8\xf3\x18\x01R\tlambdaRef\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
@@ -1967,9 +1967,9 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
 	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
 	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x93\x01\n" +
-	"\x0fScheduleRequest\x12.\n" +
-	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x9a\x01\n" +
+	"\x0fScheduleRequest\x125\n" +
+	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x05items\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\bR\x05first\x12$\n" +
 	"\aelapsed\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\relapsedMicros\"\xbd\x01\n" +
@@ -2053,12 +2053,12 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\"3\n" +
 	"\aTaskKey\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"j\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"x\n" +
 	"\n" +
-	"GetRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\x12!\n" +
-	"\fwith_payload\x18\x02 \x01(\bR\vwithPayload\x12'\n" +
-	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\"`\n" +
+	"GetRequest\x12\x17\n" +
+	"\x03ids\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\x03ids\x12!\n" +
+	"\fwith_payload\x18\x02 \x01(\bR\vwithPayload\x12.\n" +
+	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\"`\n" +
 	"\tGetResult\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.kinesin.v1.TaskR\x04task\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\">\n" +
@@ -2067,12 +2067,12 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\fListResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\fR\n" +
-	"nextCursor\"h\n" +
-	"\vWaitRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1e\n" +
+	"nextCursor\"v\n" +
+	"\vWaitRequest\x12\x17\n" +
+	"\x03ids\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\x03ids\x12\x1e\n" +
 	"\x04wait\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"waitMicros\x12'\n" +
-	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\"t\n" +
+	"waitMicros\x12.\n" +
+	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\"t\n" +
 	"\fBufferedTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x04item\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12&\n" +

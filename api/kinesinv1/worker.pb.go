@@ -1569,11 +1569,11 @@ var File_kinesin_v1_worker_proto protoreflect.FileDescriptor
 const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17kinesin/v1/worker.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\x9b\x01\n" +
-	"\tFollowups\x12,\n" +
-	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
-	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
-	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"\xd1\x01\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xb0\x01\n" +
+	"\tFollowups\x123\n" +
+	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04then\x123\n" +
+	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04else\x129\n" +
+	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\afinally\"\xd1\x01\n" +
 	"\x06Parent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
@@ -1582,20 +1582,20 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
 	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\";\n" +
-	"\tSlotGroup\x12\x18\n" +
-	"\alambdas\x18\x01 \x03(\tR\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xc8\x01\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"B\n" +
+	"\tSlotGroup\x12\x1f\n" +
+	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xce\x01\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\vleaseMicros\x12-\n" +
-	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x125\n" +
+	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\vleaseMicros\x123\n" +
+	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupB\x04\xf0\xf3\x18@R\x06groups\x125\n" +
 	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"k\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"r\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
-	"\x05proof\x18\x02 \x01(\fR\x05proof\x12,\n" +
-	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xd2\x01\n" +
+	"\x05proof\x18\x02 \x01(\fR\x05proof\x123\n" +
+	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultB\x05\xf0\xf3\x18\x90NR\aresults\"\xd2\x01\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
 	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\vleaseMicros\x12(\n" +
@@ -1605,11 +1605,11 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\amissing\x18\xc8\x01 \x03(\tR\amissing\":\n" +
 	"\x04Held\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa3\x01\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xb1\x01\n" +
 	"\x05Hello\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12-\n" +
-	"\x06groups\x18\x02 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x12$\n" +
-	"\x04held\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\x04held\x12-\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x123\n" +
+	"\x06groups\x18\x02 \x03(\v2\x15.kinesin.v1.SlotGroupB\x04\xf0\xf3\x18@R\x06groups\x12,\n" +
+	"\x04held\x18\x03 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\x04held\x12-\n" +
 	"\aprocess\x18\x04 \x01(\v2\x13.kinesin.v1.ProcessR\aprocess\"\\\n" +
 	"\aProcess\x12\x1a\n" +
 	"\x05place\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x05place\x12\x10\n" +
@@ -1627,11 +1627,11 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aStarted\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12$\n" +
-	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\"\xa9\x01\n" +
+	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\"\xb9\x01\n" +
 	"\vWorkRequest\x12'\n" +
-	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
-	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
-	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
+	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x124\n" +
+	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x06\xf0\xf3\x18\x80\xe2\tR\aresults\x125\n" +
+	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedB\x06\xf0\xf3\x18\x80\xe2\tR\astarted\x12\x14\n" +
 	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xe0\x06\n" +
 	"\aClaimed\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x0e\n" +
@@ -1678,23 +1678,23 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x1c\n" +
 	"\x03now\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tnowMicros\x12\x1e\n" +
 	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"nextMicros\"v\n" +
+	"nextMicros\"}\n" +
 	"\fClaimRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
-	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x14\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1f\n" +
+	"\alambdas\x18\x02 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1e\n" +
 	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
 	"waitMicros\":\n" +
 	"\rClaimResponse\x12)\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"Y\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"`\n" +
 	"\x11SetResultsRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12,\n" +
-	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"?\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x123\n" +
+	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x05\xf0\xf3\x18\x90NR\aresults\"?\n" +
 	"\x12SetResultsResponse\x12)\n" +
-	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"V\n" +
+	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"^\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12*\n" +
-	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\arunning\"\x87\x01\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
+	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\arunning\"\x87\x01\n" +
 	"\x11HeartbeatResponse\x12*\n" +
 	"\acancels\x18\x01 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12(\n" +
 	"\x06fenced\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\x06fenced\x12\x1c\n" +
