@@ -1,6 +1,8 @@
 package api
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -11,4 +13,10 @@ import (
 func KindOf(field protoreflect.FieldDescriptor) kinesinv1.Kind {
 	kind, _ := proto.GetExtension(field.Options(), kinesinv1.E_Kind).(kinesinv1.Kind)
 	return kind
+}
+
+// ValuesOf returns the words that a field of a request may be, as its option says; none: any text.
+func ValuesOf(field protoreflect.FieldDescriptor) []string {
+	words, _ := proto.GetExtension(field.Options(), kinesinv1.E_Values).(string)
+	return strings.Fields(words)
 }

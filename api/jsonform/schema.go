@@ -84,23 +84,16 @@ func (w *writer) add(t *table) {
 	}
 }
 
-// words are what some fields of requests may be. In answers there may be more in a newer server.
-var words = map[protoreflect.FullName][]string{ //nolint:gochecknoglobals // a table
-	"kinesin.v1.CreateJobRequest.action":  {"cancel", "redrive", "reschedule", "expire", "delete"},
-	"kinesin.v1.Gate.action":              {"pause", "drop"},
-	"kinesin.v1.Lambda.mode":              {"managed", "deliver"},
-	"kinesin.v1.ScheduleItem.on_conflict": {"keep", "replace", "reject"},
-}
-
-// bound adds to the schema of a field what is allowed in requests.
+// bound adds to the schema of a field what is allowed in requests. In answers there may be other words in a newer server.
 func (f *field) bound(schema Schema) {
+	words := api.ValuesOf(f.FieldDescriptor)
 	switch {
 	case f.IsMap():
 		schema["maxProperties"] = f.max
 	case f.IsList():
 		schema["maxItems"] = f.max
-	case words[f.FullName()] != nil:
-		schema["enum"] = words[f.FullName()]
+	case len(words) > 0:
+		schema["enum"] = words
 	case f.kind == kinesinv1.Kind_KIND_DURATION && !f.isSigned:
 		schema["pattern"] = api.DurationPattern
 	case f.isPositive:

@@ -1383,7 +1383,7 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xc1\b\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\x99\t\n" +
 	"\x04Cron\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x1c\n" +
 	"\x06lambda\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12 \n" +
@@ -1391,12 +1391,14 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12 \n" +
 	"\x05start\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartMicros\x12\x1c\n" +
 	"\x03end\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\tendMicros\x12\"\n" +
-	"\x06jitter\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\fjitterMicros\x12\x10\n" +
-	"\x03gap\x18\b \x01(\tR\x03gap\x12\x12\n" +
-	"\x04fold\x18\t \x01(\tR\x04fold\x12\x18\n" +
+	"\x06jitter\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\fjitterMicros\x12 \n" +
+	"\x03gap\x18\b \x01(\tB\x0e\xfa\xf3\x18\n" +
+	"shift skipR\x03gap\x12\"\n" +
+	"\x04fold\x18\t \x01(\tB\x0e\xfa\xf3\x18\n" +
+	"first bothR\x04fold\x12=\n" +
 	"\aoverlap\x18\n" +
-	" \x01(\tR\aoverlap\x12\x19\n" +
-	"\bcatch_up\x18\v \x01(\tR\acatchUp\x12 \n" +
+	" \x01(\tB#\xfa\xf3\x18\x1fallow skip queue cancel replaceR\aoverlap\x12,\n" +
+	"\bcatch_up\x18\v \x01(\tB\x11\xfa\xf3\x18\rnone last allR\acatchUp\x12 \n" +
 	"\fcatch_up_max\x18\f \x01(\rR\n" +
 	"catchUpMax\x122\n" +
 	"\x0fcatch_up_within\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\x13catchUpWithinMicros\x12!\n" +

@@ -812,10 +812,10 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xe5\b\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xfa\b\n" +
 	"\x06Lambda\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\x12$\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12'\n" +
+	"\x04mode\x18\x02 \x01(\tB\x13\xfa\xf3\x18\x0fmanaged deliverR\x04mode\x12$\n" +
 	"\n" +
 	"priorities\x18\x03 \x03(\tB\x04\xf0\xf3\x18\bR\n" +
 	"priorities\x12\x16\n" +

@@ -138,6 +138,14 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51006,opt,name=max",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         51007,
+		Name:          "kinesin.v1.values",
+		Tag:           "bytes,51007,opt,name=values",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -156,6 +164,8 @@ var (
 	E_Signed = &file_kinesin_v1_options_proto_extTypes[5] // of a duration: in JSON it may be below 0
 	// optional uint32 max = 51006;
 	E_Max = &file_kinesin_v1_options_proto_extTypes[6] // each list and map of a request has it: how many elements there may be
+	// optional string values = 51007;
+	E_Values = &file_kinesin_v1_options_proto_extTypes[7] // the words that it may be in a request, with spaces between them
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -178,7 +188,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18\xbb\x8e\x03 \x01(\bR\brequired:;\n" +
 	"\bpositive\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\bpositive:7\n" +
 	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signed:1\n" +
-	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03maxB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03max:7\n" +
+	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18\xbf\x8e\x03 \x01(\tR\x06valuesB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -205,11 +216,12 @@ var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1, // 4: kinesin.v1.positive:extendee -> google.protobuf.FieldOptions
 	1, // 5: kinesin.v1.signed:extendee -> google.protobuf.FieldOptions
 	1, // 6: kinesin.v1.max:extendee -> google.protobuf.FieldOptions
-	0, // 7: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	7, // [7:8] is the sub-list for extension type_name
-	0, // [0:7] is the sub-list for extension extendee
+	1, // 7: kinesin.v1.values:extendee -> google.protobuf.FieldOptions
+	0, // 8: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	8, // [8:9] is the sub-list for extension type_name
+	0, // [0:8] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -225,7 +237,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 7,
+			NumExtensions: 8,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

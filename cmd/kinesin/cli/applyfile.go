@@ -60,7 +60,7 @@ type declaredCron struct {
 // lambdaSettings are flags over the settings of a lambda, by which a file sets them and changes are found.
 func lambdaSettings(l *admin.Lambda) *pflag.FlagSet {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Var(choiceValue{(*string)(&l.Mode), []string{string(admin.ModeManaged), string(admin.ModeDeliver)}}, "mode", "")
+	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", "")
 	f.Var(listValue{&l.Priorities}, "priorities", "")
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "")
 	lambdaFlags(f, l)

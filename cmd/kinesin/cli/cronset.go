@@ -45,11 +45,11 @@ func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
 	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
 	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
 	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same; at most 24h")
-	f.Var(choiceValue{(*string)(&c.Gap), []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
-	f.Var(choiceValue{(*string)(&c.Fold), []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
-	f.Var(choiceValue{(*string)(&c.Overlap), []string{"allow", "skip", "queue", "cancel", "replace"}}, "overlap",
+	f.Var(choiceValue{(*string)(&c.Gap), wordsOf("Cron.gap")}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
+	f.Var(choiceValue{(*string)(&c.Fold), wordsOf("Cron.fold")}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
+	f.Var(choiceValue{(*string)(&c.Overlap), wordsOf("Cron.overlap")}, "overlap",
 		"an occurrence while an earlier one has not ended: allow, skip (default), queue, cancel the earlier one, or replace it")
-	f.Var(choiceValue{(*string)(&c.CatchUp), []string{noneWord, "last", catchUpAll}}, "catch-up", "which missed occurrences run: none, last (default) or all")
+	f.Var(choiceValue{(*string)(&c.CatchUp), wordsOf("Cron.catch_up")}, "catch-up", "which missed occurrences run: none, last (default) or all")
 	f.Var(intValue{n: &c.CatchUpMax, min: 1, max: 100_000}, "catch-up-max", "of all: `N` at most; 1000 when not set")
 	f.Var(durationValue{d: &c.CatchUpWithin, min: time.Second, max: 366 * day}, "catch-up-within", "of all: those of the last `D`; 1d when not set")
 	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", "pause it after `N` failed occurrences in a row; 0: never")

@@ -87,7 +87,7 @@ of their own. It prints a result for each line, in order: the id, or "error: lin
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	s.addTask(f)
 	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
-	f.Var(choiceValue{&s.onConflict, []string{"keep", "replace", "reject"}}, "on-conflict",
+	f.Var(choiceValue{&s.onConflict, wordsOf("ScheduleItem.on_conflict")}, "on-conflict",
 		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
 }
 
