@@ -115,7 +115,7 @@ var table = []row{
 		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
-	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/quota", "internal/room"}},
+	{name: "internal/catalog", may: []string{"task", "store", "api/kinesinv1", "internal/backoff", "internal/clock", "internal/quota", "internal/room"}, tests: []string{"internal/catalog/lambdas"}},
 	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/access", "internal/quota", "internal/refusal"})},
 

@@ -22,8 +22,8 @@ func TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt(t *testing.T) {
 		r.fixture = b.fixture
 		r.start()
 		defer func() { r.stop() }()
-		r.put("busy", `{"format":1}`)
-		r.put("idle", `{"format":1}`)
+		r.put("busy", `{"format":2}`)
+		r.put("idle", `{"format":2}`)
 		b.time.Advance(10 * time.Second)
 		r.wantTold("busy created", "idle created")
 		b.accepted(&kinesinv1.ScheduleItem{Lambda: "busy", Delay: time.Hour.Microseconds()})

@@ -174,7 +174,7 @@ func TestALambdaWhoseQueueIsOfTheOtherModeWaits(t *testing.T) {
 		_, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &lambda{Name: "calls"}})
 		wantError(t, "by a call", err, kinesinv1.Reason_REASON_IN_USE, "in the other mode: p-bills-normal has 3 messages")
 		r.start()
-		r.put("bills", `{"format":1}`)
+		r.put("bills", `{"format":2}`)
 		f.time.Advance(time.Minute)
 		r.wantTold("bills waiting")
 		f.note(func() { left = false })

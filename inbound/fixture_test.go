@@ -92,7 +92,7 @@ func newServing(c settings) serving {
 	c.Ingest.Intake, c.Ingest.Buffer, c.Ingest.Backlog, c.Ingest.Rejected = in, c.Buffering.Buffer, backlog, rejects
 	c.Ingest.Hooks.Ended = front.Ended
 	return serving{front, beside{lambdas.New(lambdas.Config{
-		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: front, Backlog: backlog,
+		Store: as[lambdas.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: front, Backlog: backlog,
 		Clock: c.Clock, Shared: c.Shared, Unregister: c.Unregister,
 		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Internal},
 	}), consuming{ingest.New(c.Ingest), rejects}}}

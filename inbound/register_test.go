@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -100,8 +101,8 @@ func (f *registering) wantStates(want map[string]int) {
 
 func TestRegistrationsBecomeLambdas(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":3}`)
-		f.put("mail", `{"format":1,"shards":2}`) // of which there is one already
+		f.put("bills", `{"format":2,"priorities":["one"],"max_attempts":3}`)
+		f.put("mail", `{"format":2,"shards":2}`) // of which there is one already
 		f.time.Advance(10 * time.Second)
 		f.wantTold("bills created", "mail changed")
 		bills, err := f.Catalog.Lambda("bills")
@@ -111,8 +112,8 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 		if mail, err := f.Catalog.Lambda("mail"); err != nil || mail.Ref != f.lambda.Ref {
 			t.Errorf("%+v, %v", mail, err)
 		}
-		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":4}`)
-		f.put("mail", `{"format":1,"shards":1}`)
+		f.put("bills", `{"format":2,"priorities":["one"],"max_attempts":4}`)
+		f.put("mail", `{"format":2,"shards":1}`)
 		f.time.Advance(time.Minute)
 		f.wantTold("bills changed", "mail refused") // once, not with every round
 		f.wantStates(map[string]int{"taken": 1, "refused": 1})
@@ -122,7 +123,7 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 		if bills, err = f.Catalog.Lambda("bills"); err != nil || bills.MaxAttempts != 4 {
 			t.Errorf("%+v, %v", bills, err)
 		}
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(time.Minute)
 		f.wantTold("mail well") // once
 		f.wantStates(map[string]int{"taken": 2})
@@ -133,7 +134,7 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 func TestARegistrationBeyondABoundIsRefused(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.Catalog.Bounds.Lambdas = 1 // there is mail
-		f.put("bills", `{"format":1}`)
+		f.put("bills", `{"format":2}`)
 		f.time.Advance(time.Minute)
 		if len(f.errs) != 1 || !strings.Contains(f.errs[0].Error(), "--lambdas-max") {
 			t.Errorf("%v", f.errs)
@@ -147,7 +148,7 @@ func TestARegistrationBeyondABoundIsRefused(t *testing.T) {
 
 func TestAChangeByACallStaysUntilTheRegistrationChanges(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(10 * time.Second)
 		if _, err := f.Catalog.Update(f.ctx, "mail", func(l *task.Lambda) error { l.MaxAttempts = 77; return nil }); err != nil {
 			t.Fatal(err)
@@ -162,8 +163,8 @@ func TestAChangeByACallStaysUntilTheRegistrationChanges(t *testing.T) {
 
 func TestAWithdrawnLambdaIsDeletedWithoutTasksAndKeptWithThem(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":2}`)
-		f.put("idle", `{"format":1}`)
+		f.put("mail", `{"format":2,"shards":2}`)
+		f.put("idle", `{"format":2}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("idle created", "mail changed")
 		f.accept(in(5 * time.Minute))
@@ -181,7 +182,7 @@ func TestAWithdrawnLambdaIsDeletedWithoutTasksAndKeptWithThem(t *testing.T) {
 		if _, err := f.Catalog.Lambda("idle"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("idle: %v", err)
 		}
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(5 * time.Minute)
 		f.wantTold("mail well") // the same as ever, and no more to be deleted
 		f.wantStates(map[string]int{"taken": 1})
@@ -202,7 +203,7 @@ func TestALambdaOfACallIsNotWithdrawn(t *testing.T) {
 
 func TestRegistrationsThatCannotBeRead(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("mail changed")
 		f.driver.FailReads(20)
@@ -221,7 +222,7 @@ func TestRegistrationsThatCannotBeRead(t *testing.T) {
 func TestARegistrationWaitsForItsQueues(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.note(func() { f.missing = []string{"p-bills-one", "p-bills-two"} })
-		f.put("bills", `{"format":1}`)
+		f.put("bills", `{"format":2}`)
 		f.time.Advance(time.Minute)
 		f.mu.Lock()
 		errs := slices.Clone(f.errs)
@@ -234,7 +235,7 @@ func TestARegistrationWaitsForItsQueues(t *testing.T) {
 		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("there before its queues: %v", err)
 		}
-		f.put("mail", `{"format":1,"shards":1}`)
+		f.put("mail", `{"format":2,"shards":1}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("mail refused") // queues would not help it
 		f.withdraw("mail")
@@ -249,7 +250,7 @@ func TestWhereNobodyElseIsOverTheStoreNobodyRegisters(t *testing.T) {
 	run(t, func(f *fixture) {
 		r := &registering{fixture: f}
 		r.start()
-		r.put("bills", `{"format":1}`)
+		r.put("bills", `{"format":2}`)
 		f.time.Advance(time.Minute)
 		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("registered: %v", err)
@@ -260,7 +261,7 @@ func TestWhereNobodyElseIsOverTheStoreNobodyRegisters(t *testing.T) {
 
 func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("mail changed")
 		if got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "mail"}); err != nil || !got.Lambda.Registered {
@@ -289,9 +290,9 @@ func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
 // again, what is refused is told again, and what was withdrawn in between goes.
 func TestRegistrationsSurviveRestarts(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":2}`)
-		f.put("bills", `{"format":1}`)
-		f.put("wrong", `{"format":1,"shards":0,"mode":"both"}`)
+		f.put("mail", `{"format":2,"shards":2}`)
+		f.put("bills", `{"format":2}`)
+		f.put("wrong", `{"format":2,"shards":0,"mode":"both"}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("bills created", "mail changed", "wrong refused")
 		f.stop()
@@ -323,7 +324,7 @@ func (f *registering) wantWithdrawn(name string, want bool) {
 func TestARefusedRegistrationThatWasTakenOutIsToldAgain(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		for range 2 {
-			f.put("bills", `{"format":1,"mode":"both"}`)
+			f.put("bills", `{"format":2,"mode":"both"}`)
 			f.time.Advance(10 * time.Second)
 			f.wantTold("bills refused")
 			f.wantStates(map[string]int{"refused": 1})
@@ -347,8 +348,8 @@ func (f *registering) wantRefused(name, because string) {
 }
 
 const (
-	ordersEU = `{"format":1,"priorities":["high"]}`    // of lambda orders-eu
-	orders   = `{"format":1,"priorities":["eu-high"]}` // of lambda orders
+	ordersEU = `{"format":2,"priorities":["high"]}`    // of lambda orders-eu
+	orders   = `{"format":2,"priorities":["eu-high"]}` // of lambda orders
 )
 
 // TestTheFirstTakenKeepsAQueuesName has two registrations that want a queue of one name, the later one the
@@ -362,7 +363,7 @@ func TestTheFirstTakenKeepsAQueuesName(t *testing.T) {
 		f.time.Advance(time.Minute)
 		f.wantRefused("orders", "orders-eu")
 		f.wantTold("orders refused")
-		f.put("orders-eu", `{"format":1,"priorities":["high"],"max_attempts":3}`)
+		f.put("orders-eu", `{"format":2,"priorities":["high"],"max_attempts":3}`)
 		f.time.Advance(time.Minute)
 		f.wantTold("orders-eu changed")
 		f.stop()
@@ -401,7 +402,7 @@ func TestWhoIsSlowToTakeAContestedNameIsFirst(t *testing.T) {
 		f.put("orders-eu", ordersEU)
 		f.put("orders", orders)
 		f.time.Advance(10 * time.Second)
-		want, err := catalog.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "orders-eu", Version: 1, Value: []byte(ordersEU)})
+		want, err := lambdas.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "orders-eu", Version: 1, Value: []byte(ordersEU)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,10 +419,10 @@ func TestWhoIsSlowToTakeAContestedNameIsFirst(t *testing.T) {
 // own.
 func TestARegistrationThatCannotBeDoesNotStandInAnothersWay(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("a-b", `{"format":1,"priorities":["c"]}`)
+		f.put("a-b", `{"format":2,"priorities":["c"]}`)
 		f.time.Advance(10 * time.Second)
-		f.put("a", `{"format":1,"priorities":["b-c","d-e"]}`)
-		f.put("a-d", `{"format":1,"priorities":["e"]}`)
+		f.put("a", `{"format":2,"priorities":["b-c","d-e"]}`)
+		f.put("a-d", `{"format":2,"priorities":["e"]}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("a-b created", "a refused", "a-d created")
 	})
@@ -430,7 +431,7 @@ func TestARegistrationThatCannotBeDoesNotStandInAnothersWay(t *testing.T) {
 // TestCreatingARegisteredLambdaMakesNoQueues has a call give the settings that the lambda has.
 func TestCreatingARegisteredLambdaMakesNoQueues(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("bills", `{"format":1}`)
+		f.put("bills", `{"format":2}`)
 		f.time.Advance(10 * time.Second)
 		f.withdraw("bills")
 		got, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "bills"}})

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	before = `{"format":1,"priorities":["x","y"]}` // and destroyed
-	after  = `{"format":1,"priorities":["z"]}`     // and not what a lambda of before can become
+	before = `{"format":2,"priorities":["x","y"]}` // and destroyed
+	after  = `{"format":2,"priorities":["z"]}`     // and not what a lambda of before can become
 )
 
 // outgrow has lambda idle be made, and its registration come back at once with other priorities.
@@ -296,7 +296,7 @@ func TestSeveralServersHaveALambdaMakeWay(t *testing.T) {
 // TestALambdaOfACallMakesNoWay: servers delete only what they made.
 func TestALambdaOfACallMakesNoWay(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":1}`)
+		f.put("mail", `{"format":2,"shards":1}`)
 		f.time.Advance(time.Hour)
 		f.wantTold("mail refused")
 		if l, err := f.Catalog.Lambda("mail"); err != nil || l.Ref != f.lambda.Ref {
@@ -319,7 +319,7 @@ func TestManyLambdasMakeNoWayAtOnce(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		names := f.many(12)
 		for _, name := range names[:7] {
-			f.put(name, `{"format":1,"priorities":["one"]}`)
+			f.put(name, `{"format":2,"priorities":["one"]}`)
 		}
 		f.time.Advance(9 * time.Minute)
 		f.wantStates(map[string]int{"taken": 5, "refused": 7})
@@ -371,7 +371,7 @@ func (w *watched) ControlsOmitted(ctx context.Context, kind string) ([]store.Con
 func TestARegistrationThatCannotBeReadIsRefused(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("idle", before)
-		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("mail", `{"format":2,"shards":2}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("idle created", "mail changed")
 		f.put("none", before)

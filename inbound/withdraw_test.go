@@ -63,7 +63,7 @@ func withServers(t *testing.T, servers int, apart time.Duration) {
 			f.time.Advance(apart)
 		}
 		r := &registering{fixture: f}
-		r.put("idle", `{"format":1}`)
+		r.put("idle", `{"format":2}`)
 		f.time.Advance(10 * time.Second)
 		f.note(func() { clear(told) })
 		r.withdraw("idle")
@@ -86,7 +86,7 @@ func withServers(t *testing.T, servers int, apart time.Duration) {
 				}
 			}
 		})
-		r.put("idle", `{"format":1}`)
+		r.put("idle", `{"format":2}`)
 		f.time.Advance(10 * time.Second)
 		if p := f.schedule(&kinesinv1.ScheduleItem{Lambda: "idle"})[0].Problem; p != nil {
 			t.Errorf("registered again: %v", p)
@@ -98,11 +98,11 @@ func withServers(t *testing.T, servers int, apart time.Duration) {
 func TestARegistrationComesBackWhileItsLambdaIsDeleted(t *testing.T) {
 	for after := 55 * time.Second; after < 75*time.Second; after += time.Second {
 		runRegister(t, func(f *registering) {
-			f.put("idle", `{"format":1}`)
+			f.put("idle", `{"format":2}`)
 			f.time.Advance(10 * time.Second)
 			f.withdraw("idle")
 			f.time.Advance(after)
-			f.put("idle", `{"format":1,"max_attempts":4}`)
+			f.put("idle", `{"format":2,"max_attempts":4}`)
 			f.time.Advance(20 * time.Second)
 			l, err := f.Catalog.Lambda("idle")
 			if err != nil || l.Deleting || l.MaxAttempts != 4 {
@@ -121,7 +121,7 @@ func TestARegistrationComesBackWhileItsLambdaIsDeleted(t *testing.T) {
 func TestAServerIsKilledWhileItDeletesAWithdrawnLambda(t *testing.T) {
 	for name, test := range map[string]func(f *registering){
 		"registered again": func(f *registering) {
-			f.put("idle", `{"format":1}`)
+			f.put("idle", `{"format":2}`)
 			f.start()
 			f.time.Advance(10 * time.Second)
 			f.wantTold("idle changed")
@@ -145,7 +145,7 @@ func TestAServerIsKilledWhileItDeletesAWithdrawnLambda(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runRegister(t, func(f *registering) {
-				f.put("idle", `{"format":1}`)
+				f.put("idle", `{"format":2}`)
 				f.time.Advance(10 * time.Second)
 				f.wantTold("idle created")
 				f.withdraw("idle")
@@ -162,7 +162,7 @@ func TestAServerIsKilledWhileItDeletesAWithdrawnLambda(t *testing.T) {
 // TestAStopWhileAWithdrawnLambdaIsDeleted takes the deletion back.
 func TestAStopWhileAWithdrawnLambdaIsDeleted(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("idle", `{"format":1}`)
+		f.put("idle", `{"format":2}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("idle created")
 		f.withdraw("idle")
@@ -192,7 +192,7 @@ func (f *registering) many(n int) (names []string) {
 	f.t.Helper()
 	for i := range n {
 		names = append(names, fmt.Sprintf("lambda-%02d", i))
-		f.put(names[i], `{"format":1}`)
+		f.put(names[i], `{"format":2}`)
 	}
 	f.time.Advance(10 * time.Second)
 	f.note(func() { f.told, f.errs = nil, nil })
@@ -221,7 +221,7 @@ func TestWithdrawalsDoNotDelayOthers(t *testing.T) {
 		names := f.many(80)
 		f.withdrawAll(names[:39])
 		f.untilDeleting(names[0])
-		f.put("new", `{"format":1}`)
+		f.put("new", `{"format":2}`)
 		f.time.Advance(6 * time.Second)
 		f.note(func() {
 			if !slices.Contains(f.told, "new created") {
@@ -256,7 +256,7 @@ func TestMostRegistrationsAreGoneAtOnce(t *testing.T) {
 			t.Errorf("%d are left after 9 min, want all", n)
 		}
 		for _, name := range names[:7] {
-			f.put(name, `{"format":1}`)
+			f.put(name, `{"format":2}`)
 		}
 		f.time.Advance(10 * time.Minute)
 		f.wantTold()
@@ -302,7 +302,7 @@ func TestALambdaMadeAgainIsNotWithdrawn(t *testing.T) {
 // TestALambdaIsKeptForOneTask looks no further than to the first task, round after round.
 func TestALambdaIsKeptForOneTask(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("idle", `{"format":1,"shards":64}`)
+		f.put("idle", `{"format":2,"shards":64}`)
 		f.time.Advance(10 * time.Second)
 		for range 200 { // some in every few shards
 			f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "high", Delay: time.Hour.Microseconds()})

@@ -1,7 +1,6 @@
 package periodic
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/crons"
-	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -37,29 +35,13 @@ func registered(c *crons.Cron) error {
 }
 
 // specOfRegistered returns what a registration says about a cron, checked.
-func (s *Service) specOfRegistered(name string, asked *catalog.RegisteredCron, l *task.Lambda) (*crons.Spec, *cron.Schedule, error) {
-	spec := &crons.Spec{
-		Schedule: asked.Schedule, Zone: asked.Zone, Start: task.InstantOf(asked.Start), End: task.InstantOf(asked.End), JitterMS: asked.JitterMS,
-		Gap: cron.Gap(asked.Gap), Fold: cron.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
-		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: asked.CatchUpWithinMS, FailuresMax: int(asked.FailuresMax),
-		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: []byte(asked.Payload),
-	}
-	if asked.JitterMS < 0 || spec.Start < 0 || spec.End < 0 {
-		return nil, nil, refusal.Invalid("jitter, start or end is below 0: want a jitter of up to 24 h, and the years 1970 to 2199")
-	}
-	if err := spec.Validate(name); err != nil {
+func (s *Service) specOfRegistered(asked *kinesinv1.Cron, l *task.Lambda) (*crons.Spec, *cron.Schedule, error) {
+	spec, err := askedSettings(asked)
+	if err != nil {
 		return nil, nil, err
 	}
-	withoutDefaults(spec)
-	var err error
-	if l.Mode == task.Deliver {
-		return nil, nil, delivers(l.Name)
-	}
-	if spec.Class, err = l.Priority(spec.Priority); err != nil {
-		return nil, nil, err
-	}
-	schedule, err := spec.Parse(name)
-	return spec, schedule, cmp.Or(err, s.checkPayload(spec))
+	schedule, err := s.fit(spec, asked.Name, l)
+	return spec, schedule, err
 }
 
 // Check refuses crons that cannot become those of a registration: with settings that are not allowed, or with
@@ -67,8 +49,7 @@ func (s *Service) specOfRegistered(name string, asked *catalog.RegisteredCron, l
 func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
-		asked := r.Crons[name]
-		_, _, err := s.specOfRegistered(name, &asked, &r.Lambda)
+		_, _, err := s.specOfRegistered(r.Crons[name], &r.Lambda)
 		if err == nil {
 			c, findErr := crons.Find(ctx, s.Store, name)
 			if err = findErr; errors.Is(findErr, store.ErrNotFound) {
@@ -101,8 +82,7 @@ func mayTake(c *crons.Cron, l *catalog.Entry) error {
 func (s *Service) Make(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
-		asked := r.Crons[name]
-		if err := s.makeRegistered(ctx, l, name, &asked); err != nil {
+		if err := s.makeRegistered(ctx, l, r.Crons[name]); err != nil {
 			errs = append(errs, fmt.Errorf("cron %s: %w", name, err))
 		}
 	}
@@ -123,13 +103,13 @@ func (s *Service) Remove(ctx context.Context, l *catalog.Entry) error {
 	return errors.Join(errs...)
 }
 
-func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, name string, asked *catalog.RegisteredCron) error {
-	spec, schedule, err := s.specOfRegistered(name, asked, &l.Lambda)
+func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, asked *kinesinv1.Cron) error {
+	spec, schedule, err := s.specOfRegistered(asked, &l.Lambda)
 	if err != nil {
 		return err
 	}
 	for range casTriesMax {
-		err := s.tryMake(ctx, l, name, spec, schedule)
+		err := s.tryMake(ctx, l, asked.Name, spec, schedule)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}

@@ -22,16 +22,33 @@ func delivers(lambda string) error {
 
 // specOf returns what a request says about a cron, checked, and its lambda.
 func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spec, *catalog.Entry, error) {
-	jitter, err := millisOf("jitter", asked.Jitter)
+	spec, err := askedSettings(asked)
 	if err != nil {
 		return nil, nil, err
+	}
+	l, err := s.Lambdas.Find(ctx, asked.Lambda)
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule, err := s.fit(spec, asked.Name, &l.Lambda)
+	if err != nil {
+		return nil, nil, err
+	}
+	return spec, l, s.checkFires(spec, schedule)
+}
+
+// askedSettings returns what is asked for, checked as far as it needs no lambda.
+func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
+	jitter, err := millisOf("jitter", asked.Jitter)
+	if err != nil {
+		return nil, err
 	}
 	within, err := millisOf("catch-up within", asked.CatchUpWithin)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if asked.Start < 0 || asked.End < 0 {
-		return nil, nil, refusal.Invalid("the start or the end is before 1970: want the years 1970 to 2199")
+		return nil, refusal.Invalid("the start or the end is before 1970: want the years 1970 to 2199")
 	}
 	spec := &crons.Spec{
 		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.Start), End: task.Instant(asked.End), JitterMS: jitter,
@@ -40,30 +57,24 @@ func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spe
 		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: asked.Payload,
 	}
 	if err := spec.Validate(asked.Name); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	withoutDefaults(spec)
-	l, err := s.Lambdas.Find(ctx, asked.Lambda)
-	if err != nil {
-		return nil, nil, err
-	}
+	return spec, nil
+}
+
+// fit checks the settings of a cron with a name against its lambda, and completes them.
+func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *cron.Schedule, err error) {
 	if l.Mode == task.Deliver {
-		return nil, nil, delivers(l.Name)
+		return nil, delivers(l.Name)
 	}
 	if spec.Class, err = l.Priority(spec.Priority); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	schedule, err := spec.Parse(asked.Name)
-	if err != nil {
-		return nil, nil, err
+	if schedule, err = spec.Parse(name); err != nil {
+		return nil, err
 	}
-	if err := s.checkPayload(spec); err != nil {
-		return nil, nil, err
-	}
-	if err := s.checkFires(spec, schedule); err != nil {
-		return nil, nil, err
-	}
-	return spec, l, nil
+	return schedule, s.checkPayload(spec)
 }
 
 // checkFires refuses a cron whose time is over.

@@ -25,15 +25,15 @@ const (
 // Create creates a lambda. Creating the same again is fine and reports existed; with other settings it is
 // ErrExists. Unset fields get their defaults.
 func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
-	return c.create(ctx, want, "", Owner{Urgent: true})
+	return c.create(ctx, want, &Registration{}, Owner{Urgent: true})
 }
 
 // CreateFor is Create for an owner, who has a share of all lambdas.
 func (c *Catalog) CreateFor(ctx context.Context, want task.Lambda, by Owner) (entry *Entry, existed bool, err error) {
-	return c.create(ctx, want, "", by)
+	return c.create(ctx, want, &Registration{}, by)
 }
 
-func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string, by Owner) (entry *Entry, existed bool, err error) {
+func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration, by Owner) (entry *Entry, existed bool, err error) {
 	done, err := c.inTurn(ctx)
 	if err != nil {
 		return nil, false, err
@@ -54,7 +54,7 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 			return nil, false, err
 		}
 		want.Ref, want.Created = c.freeRef(), c.clock.Now()
-		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Owner: by.Name, Registration: registration})
+		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Owner: by.Name, Registration: of.Sum, Meaning: of.Meaning})
 		if !errors.Is(err, store.ErrConflict) {
 			return entry, false, err
 		}
@@ -155,7 +155,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		if err := c.CheckBounds(next.Lambda); err != nil {
 			return nil, err
 		}
-		if next.Registration == entry.Registration && next.Made == entry.Made && slices.Equal(next.Crons, entry.Crons) && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+		if next.Registration == entry.Registration && next.Meaning == entry.Meaning && next.Made == entry.Made && slices.Equal(next.Crons, entry.Crons) && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
 			return entry, nil
 		}
 		next, err = c.put(ctx, next)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
@@ -19,7 +20,7 @@ func TestWhatIsDeclaredIsMadeOfTheNewestRegistration(t *testing.T) {
 	slow, fast := catalog.New(rows, k, slog.New(slog.DiscardHandler)), catalog.New(rows, k, slog.New(slog.DiscardHandler))
 	registered := func(c *catalog.Catalog, value string) (*catalog.Entry, *catalog.Registration) {
 		t.Helper()
-		r, err := catalog.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
+		r, err := lambdas.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func TestWhatIsDeclaredIsMadeOfTheNewestRegistration(t *testing.T) {
 		}
 		return l
 	}
-	const one, two = `{"format":1,"crons":{"a":{"schedule":"@daily"}}}`, `{"format":1,"crons":{"b":{"schedule":"@daily"}}}`
+	const one, two = `{"format":2,"crons":{"a":{"schedule":"@daily"}}}`, `{"format":2,"crons":{"b":{"schedule":"@daily"}}}`
 
 	old, oldRegistration := registered(slow, one)
 	if err := slow.CheckCurrent(ctx, old); err != nil {

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,29 +12,6 @@ import (
 
 // rowBound is what decoding a row may allocate.
 func rowBound(value []byte) uint64 { return uint64(64<<10 + 64*len(value)) }
-
-func FuzzParseRegistration(f *testing.F) {
-	for _, text := range []string{
-		"", "{}", `{"format":1}`, `{"format":2}`, `{"format":1,"mode":"deliver","priorities":["a","b"],"shards":3}`,
-		`{"format":1,"max_attempts":3,"timeout_us":60000000,"backoff_min_us":1,"backoff_max_us":-1,"retention_us":9223372036854775807}`,
-		`{"format":1,"more":1}`, `{"format":1,"priorities":[` + strings.Repeat(`"",`, 10_000) + `""]}`, strings.Repeat("[", 10_001), "null", `{"format":1}{}`,
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, value []byte) {
-		var r Registration
-		var err error
-		alloctest.AtMost(t, rowBound(value), func() {
-			r, err = ParseRegistration(store.Control{Kind: RegistrationKind, Name: "mail", Value: value})
-		})
-		switch {
-		case err != nil && !errors.Is(err, task.ErrInvalid) && !errors.Is(err, store.ErrCorrupt):
-			t.Errorf("refused with %v", err)
-		case err == nil && (r.Validate() != nil && r.Shards != 0 || r.Name != "mail" || r.Sum == ""):
-			t.Errorf("accepted: %+v", r)
-		}
-	})
-}
 
 func FuzzDecodeLambda(f *testing.F) {
 	for _, text := range []string{

@@ -15,7 +15,7 @@ const (
 
 // IsMade reports whether all that a registration declares beside its lambda was made.
 func (e *Entry) IsMade(r *Registration) bool {
-	return e.Made == r.Sum || e.Made == "" && r.isNothing()
+	return e.Made == r.Sum || e.Made == "" && r.declaresNothing()
 }
 
 // HasMade reports whether a cron is there because the lambda's registration declares it.
@@ -50,7 +50,7 @@ func (c *Catalog) Claim(ctx context.Context, e *Entry, r *Registration) (*Entry,
 func (c *Catalog) Settle(ctx context.Context, e *Entry, r *Registration) (*Entry, error) {
 	return c.updateDeclared(ctx, e, making, func(now *Entry) {
 		now.Made, now.Crons = r.Sum, slices.Sorted(maps.Keys(r.Crons))
-		if r.isNothing() {
+		if r.declaresNothing() {
 			now.Made = ""
 		}
 	})

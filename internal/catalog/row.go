@@ -41,6 +41,7 @@ type record struct {
 	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards have grown
 
 	Registration string   `json:"registration,omitempty"`
+	Meaning      []string `json:"registration_meaning,omitempty"` // behind the Registration that has it, which an older program changes alone
 	Made         string   `json:"registration_made,omitempty"`
 	Crons        []string `json:"registered_crons,omitempty"`
 
@@ -80,13 +81,17 @@ func encode(e *Entry) (store.Control, error) {
 	if e.Deleting && e.Dropping {
 		droppingAt = e.Version
 	}
+	var meaning []string
+	if e.Meaning != e.Registration {
+		meaning = []string{e.Registration, e.Meaning}
+	}
 	value, err := json.Marshal(record{
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
 		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
 		KeysAtOnce: e.LimitKeyConcurrency, KeyRate: e.LimitKeyRate, KeyLimitsSet: e.LimitKeySet,
 		RetryShare: e.RetryShare, Breaker: breakerRow(e.Breaker),
-		Created: e.Created, Owner: e.Owner, Deleting: e.Deleting, Registration: e.Registration, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
+		Created: e.Created, Owner: e.Owner, Deleting: e.Deleting, Registration: e.Registration, Meaning: meaning, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
 	if err == nil && e.row != nil {
@@ -139,8 +144,12 @@ func decode(row store.Control) (*Entry, error) {
 		Created: r.Created, Deleting: r.Deleting,
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}
+	meaning := r.Registration
+	if len(r.Meaning) == 2 && r.Meaning[0] == r.Registration {
+		meaning = r.Meaning[1]
+	}
 	return &Entry{
-		Lambda: l, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Made: r.Made, Crons: r.Crons,
+		Lambda: l, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Meaning: meaning, Made: r.Made, Crons: r.Crons,
 		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
 	}, l.Validate()
 }

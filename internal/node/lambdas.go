@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -42,7 +43,7 @@ func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	if len(withdrawn) == 0 {
 		return withdrawn, nil
 	}
-	registrations, err := catalog.Registrations(ctx, n.store)
+	registrations, err := lambdas.ReadRegistrations(ctx, n.store)
 	for _, r := range registrations {
 		delete(withdrawn, r.Name)
 	}

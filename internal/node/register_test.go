@@ -54,8 +54,8 @@ func TestWithdrawn(t *testing.T) {
 	rows := store.New(mem.New(), store.Config{Clock: k})
 	n := &Node{store: rows, catalog: catalog.New(rows, k, slog.New(slog.DiscardHandler))}
 	for _, name := range []string{"stays", "goes"} {
-		row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(`{"format":1}`)}
-		want, err := catalog.ParseRegistration(row)
+		row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(`{"format":2}`)}
+		want, err := lambdas.ParseRegistration(row)
 		if err == nil {
 			_, _, err = n.catalog.Register(ctx, want)
 		}

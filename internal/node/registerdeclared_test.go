@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
 )
@@ -81,8 +82,8 @@ func (r registered) refused() string {
 
 func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 	inRegistered(t, func(r registered) {
-		r.put(`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload":"{{nominal}}"},"often":{"schedule":"@every 90s"}},` +
-			`"objective":{"within_us":5000000,"objective":99,"window_us":604800000000}}`)
+		r.put(`{"format":2,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload_text":"{{nominal}}"},"often":{"schedule":"@every 90s"}},` +
+			`"objective":{"within":"5s","objective":99,"window":"7d"}}`)
 		const nightly, often = "nightly of mail 30 2 * * * revision 1 true", "often of mail @every 90s revision 1 true"
 		r.wantCrons("registered", nightly, often)
 		r.wantObjective("registered", "99 5000000 604800000000 (registration) true")
@@ -107,15 +108,15 @@ func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 			t.Errorf("pause: %v", err)
 		}
 
-		r.put(`{"format":1,"crons":{"nightly":{"schedule":"0 3 * * *","zone":"Europe/Berlin"},"often":{"schedule":"@every 90s"}},"max_attempts":3}`)
+		r.put(`{"format":2,"crons":{"nightly":{"schedule":"0 3 * * *","zone":"Europe/Berlin"},"often":{"schedule":"@every 90s"}},"max_attempts":3}`)
 		r.wantCrons("changed", "nightly of mail 0 3 * * * revision 2 true", "often of mail @every 90s revision 2 true")
 		r.wantObjective("without", "")
 		if one, err := r.admin().Crons.Get(r.ctx, "often"); err != nil || one.Pause == nil {
 			t.Errorf("another registration ended a pause: %+v, %v", one, err)
 		}
-		r.put(`{"format":1,"max_attempts":3}`)
+		r.put(`{"format":2,"max_attempts":3}`)
 		r.wantCrons("none")
-		r.put(`{"format":1,"crons":{"often":{"schedule":"@every 90s"}}}`)
+		r.put(`{"format":2,"crons":{"often":{"schedule":"@every 90s"}}}`)
 		r.wantCrons("again", often)
 	})
 }
@@ -139,22 +140,22 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 			}
 		}
 		for value, want := range map[string]string{
-			`"crons":{"x":{"schedule":"0 0 30 2 *"}}`:                            "cron x: ",
-			`"crons":{"x":{"schedule":"@daily","zone":"Europe/Berln"}}`:          "Europe/Berlin",
-			`"crons":{"x":{"schedule":"@daily","overlap":"both"}}`:               "want allow, skip, queue, cancel or replace",
-			`"crons":{"x":{"schedule":"@daily","priority":"urgent"}}`:            "urgent",
-			`"crons":{"a b":{"schedule":"@daily"}}`:                              "cron",
-			`"crons":{"x":{"schedule":"@daily","jitter_ms":-1}}`:                 "jitter",
-			`"crons":{"theirs":{"schedule":"@daily"}}`:                           "it exists, of lambda other",
-			`"crons":{"set":{"schedule":"@daily"}}`:                              "managed by set billing",
-			`"crons":{"x":{"schedule":"@daily","every":1}}`:                      "every",
-			`"objective":{"within_us":0,"objective":99}`:                         "within",
-			`"objective":{"within_us":1000,"objective":100}`:                     "100 would leave no budget",
-			`"crons":{"x":{"schedule":"@daily","start":"tomorrow"}}`:             "tomorrow",
-			`"crons":{` + manyCrons(catalog.RegisteredCronsMax+1) + `}`:          "want at most 100",
-			`"objective":{"within_us":1000,"objective":99,"window_us":60000000}`: "whole hours",
+			`"crons":{"x":{"schedule":"0 0 30 2 *"}}`:                   "cron x: ",
+			`"crons":{"x":{"schedule":"@daily","zone":"Europe/Berln"}}`: "Europe/Berlin",
+			`"crons":{"x":{"schedule":"@daily","overlap":"both"}}`:      "want allow, skip, queue, cancel or replace",
+			`"crons":{"x":{"schedule":"@daily","priority":"urgent"}}`:   "urgent",
+			`"crons":{"a b":{"schedule":"@daily"}}`:                     "cron",
+			`"crons":{"x":{"schedule":"@daily","jitter":"1us"}}`:        "jitter",
+			`"crons":{"theirs":{"schedule":"@daily"}}`:                  "it exists, of lambda other",
+			`"crons":{"set":{"schedule":"@daily"}}`:                     "managed by set billing",
+			`"crons":{"x":{"schedule":"@daily","every":1}}`:             "every",
+			`"objective":{"within":"0s","objective":99}`:                "within",
+			`"objective":{"within":"1ms","objective":100}`:              "100 would leave no budget",
+			`"crons":{"x":{"schedule":"@daily","start":"tomorrow"}}`:    "tomorrow",
+			`"crons":{` + manyCrons(lambdas.RegisteredCronsMax+1) + `}`: "want at most 100",
+			`"objective":{"within":"1ms","objective":99,"window":"1m"}`: "whole hours",
 		} {
-			r.put(`{"format":1,"max_attempts":7,` + value + `}`)
+			r.put(`{"format":2,"max_attempts":7,` + value + `}`)
 			if got := r.refused(); !strings.Contains(got, want) {
 				t.Errorf("%.60s: refused with %q, want %q", value, got, want)
 			}
@@ -164,7 +165,7 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 		}
 		const set, theirs = "set of mail @daily revision 1 false", "theirs of other @daily revision 1 false"
 		r.wantCrons("refused", "hand of mail @daily revision 1 false", set, theirs)
-		r.put(`{"format":1,"crons":{"hand":{"schedule":"@daily"}}}`) // one of a call becomes its own
+		r.put(`{"format":2,"crons":{"hand":{"schedule":"@daily"}}}`) // one of a call becomes its own
 		r.wantCrons("taken", "hand of mail @daily revision 1 true", set, theirs)
 		if why := r.refused(); why != "" {
 			t.Error(why)
@@ -185,8 +186,8 @@ func manyCrons(n int) string {
 func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		// the next occurrence of a revision that was replaced would keep it, too
-		r.put(`{"format":1,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
-		const declared = `{"format":1,"crons":{"often":{"schedule":"@daily"}},"objective":{"within_us":5000000,"objective":99}}`
+		r.put(`{"format":2,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
+		const declared = `{"format":2,"crons":{"often":{"schedule":"@daily"}},"objective":{"within":"5s","objective":99}}`
 		r.put(declared)
 		if _, _, err := r.admin().Crons.Create(r.ctx, admin.Cron{Name: "hand", Lambda: "mail", Schedule: "@hourly"}); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 			}
 			time.Sleep(15 * time.Second)
 		}
-		put(`{"format":1,"quotas":{"rate":100,"by_priority":{"low":{"rate":20,"burst":5},"high":{"concurrency":3}},"admit_by_identity":{"crm":7}}}`)
+		put(`{"format":2,"quotas":[{"rate":100},{"priority":"low","rate":20,"burst":5},{"priority":"high","concurrency":3},{"identity":"crm","admit":7}]}`)
 		const high, low, crm = "high 0 0 0 3 (registration)", "low 20 5 0 0 (registration)", "crm 0 0 7 0 (registration)"
 		wants("registered", " 100 0 0 0 (registration)", high, low, crm)
 		records, _, err := r.nodes[0].node.Audit().List(r.ctx, 0, math.MaxInt64, "", 100)
@@ -79,14 +79,14 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 		set(admin.Quota{Priority: "high", Concurrency: -1})
 		set(admin.Quota{Identity: "crm", Admit: -1})
 		wants("taken away by calls")
-		put(`{"format":1,"quotas":{"rate":100},"max_attempts":5}`)
+		put(`{"format":2,"quotas":[{"rate":100}],"max_attempts":5}`)
 		wants("another registration", " 100 0 0 0 (registration)")
-		put(`{"format":1}`)
+		put(`{"format":2}`)
 		wants("a registration without quotas takes away those of the one before")
 		set(admin.Quota{Rate: 30})
-		put(`{"format":1,"max_attempts":4}`)
+		put(`{"format":2,"max_attempts":4}`)
 		wants("a registration without quotas leaves those of calls alone", " 30 0 0 0 anonymous")
-		put(`{"format":1,"quotas":{}}`)
+		put(`{"format":2,"quotas":[]}`)
 		wants("a registration of no quotas")
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // registeredBy is who set the objectives of registrations.
@@ -32,16 +31,8 @@ func (s *Service) wanted(l *catalog.Entry, r *catalog.Registration) *Objective {
 	if r.Objective == nil {
 		return nil
 	}
-	o := &Objective{
-		Within: task.Micros(r.Objective.WithinUS), Percent: r.Objective.Percent, Window: task.Micros(r.Objective.WindowUS),
-		Updated: s.Keeper.clock.Now(), UpdatedBy: registeredBy, Registered: true,
-	}
-	if o.Window == 0 {
-		o.Window = WindowDefault
-	}
-	if l != nil {
-		o.Lambda, o.Ref = l.Name, l.Ref
-	}
+	o := s.objectiveOf(l, r.Objective, registeredBy)
+	o.Registered = true
 	return o
 }
 

@@ -1,6 +1,7 @@
 package objective
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,16 +32,10 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 	if err != nil {
 		return nil, err
 	}
-	o := &Objective{
-		Lambda: l.Name, Ref: l.Ref, Within: task.Micros(r.GetWithin()), Percent: r.GetObjective(), Window: task.Micros(r.GetWindow()),
-		Updated: s.Keeper.clock.Now(), UpdatedBy: access.From(ctx).Name,
-	}
 	if err := checkSet(r.GetManagedBy()); err != nil {
 		return nil, err
 	}
-	if o.Window == 0 {
-		o.Window = WindowDefault
-	}
+	o := s.objectiveOf(l, r, access.From(ctx).Name)
 	if err := o.Validate(); err != nil {
 		return nil, refusal.Invalid("%v", err)
 	}
@@ -57,6 +52,18 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 	}
 	_ = s.Keeper.Refresh(ctx) // else it is known a moment later
 	return &kinesinv1.SetObjectiveResponse{Objective: view(o)}, nil
+}
+
+// objectiveOf returns what is asked for by somebody; l is nil for a lambda that is not there yet.
+func (s *Service) objectiveOf(l *catalog.Entry, r *kinesinv1.SetObjectiveRequest, by string) *Objective {
+	o := &Objective{
+		Within: task.Micros(r.GetWithin()), Percent: r.GetObjective(), Window: cmp.Or(task.Micros(r.GetWindow()), WindowDefault),
+		Updated: s.Keeper.clock.Now(), UpdatedBy: by,
+	}
+	if l != nil {
+		o.Lambda, o.Ref = l.Name, l.Ref
+	}
+	return o
 }
 
 // set stores an objective that a call wants.

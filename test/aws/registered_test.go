@@ -52,7 +52,7 @@ func TestRegistered(t *testing.T) {
 	s := newSite(t)
 	s.AWS.Setup(t).Must(t)
 	server := s.Serve()
-	s.register("bills", `{"format":1,"priorities":["one","two"],"max_attempts":3}`)
+	s.register("bills", `{"format":2,"priorities":["one","two"],"max_attempts":3}`)
 	s.makeQueue("bills-one")
 	s.until("the server says which queue it waits for", func() bool {
 		return strings.Contains(server.Stderr(), "queues are not there yet: "+s.AWS.Prefix+"-bills-two")
@@ -80,7 +80,7 @@ func TestRegistered(t *testing.T) {
 	if said := server.Run("lambda", "set", "bills", "--max-attempts", "5"); !strings.Contains(said.Stderr, "until its registration changes") {
 		t.Errorf("update says %+v", said)
 	}
-	s.register("bills", `{"format":1,"priorities":["one"]}`)
+	s.register("bills", `{"format":2,"priorities":["one"]}`)
 	s.until("the server says what is fixed", func() bool { return strings.Contains(server.Stderr(), "fixed at creation") })
 
 	if _, text := server.Fetch("/metrics"); !strings.Contains(text, `kinesin_registrations{outcome="refused"} 1`) {
@@ -125,7 +125,7 @@ func TestWithdrawn(t *testing.T) {
 	s.AWS.Setup(t).Must(t)
 	server := s.Serve()
 	s.makeQueue("bills-one")
-	s.register("bills", `{"format":1,"priorities":["one"],"shards":4}`)
+	s.register("bills", `{"format":2,"priorities":["one"],"shards":4}`)
 	s.until("lambda bills is there", func() bool { return server.Run("lambda", "get", "bills").Code == 0 })
 	s.wantSetup("bills-one", "unchanged")
 	_, err := s.sqs().SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{

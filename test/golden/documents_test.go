@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -90,7 +91,7 @@ func TestRegistrations(t *testing.T) {
 		if !strings.HasPrefix(line, "{") {
 			continue
 		}
-		r, err := catalog.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(strings.TrimSpace(line))})
+		r, err := lambdas.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(strings.TrimSpace(line))})
 		if err != nil {
 			out.WriteString("=! " + err.Error() + "\n")
 			continue

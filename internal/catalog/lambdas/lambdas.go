@@ -71,7 +71,7 @@ type Declared interface {
 
 // Config is what a Service is made of.
 type Config struct {
-	Store   catalog.Registered
+	Store   Registered
 	Queue   Queue
 	Catalog *catalog.Catalog
 	Tasks   Tasks

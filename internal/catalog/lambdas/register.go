@@ -68,7 +68,7 @@ type candidate struct {
 // that another process made of a registration in between would look withdrawn.
 func (r *registrar) round(ctx context.Context) {
 	lambdas := slices.DeleteFunc(slices.Clone(r.Catalog.All()), func(l *catalog.Entry) bool { return l.Registration == "" })
-	registrations, err := catalog.Registrations(ctx, r.Store)
+	registrations, err := ReadRegistrations(ctx, r.Store)
 	if err != nil {
 		r.unread(ctx, err)
 		return
@@ -88,6 +88,7 @@ func (r *registrar) round(ctx context.Context) {
 		c := &all[i]
 		if fits[c.Name] = !errors.Is(c.err, catalog.ErrFixed); c.isApplied {
 			r.recovered(ctx, c.Name)
+			_ = r.Catalog.NoteMeaning(ctx, c.Registration) // else in the next round
 		}
 	}
 	r.applyAll(ctx, all)
@@ -119,8 +120,11 @@ func (r *registrar) unread(ctx context.Context, err error) {
 func (r *registrar) compareAll(ctx context.Context, registrations []catalog.Registration) []candidate {
 	all := make([]candidate, len(registrations))
 	for i, want := range registrations {
-		c := candidate{Registration: want, err: want.Err}
 		entry, err := r.Catalog.Lambda(want.Name)
+		if err == nil {
+			want.Recognize(entry)
+		}
+		c := candidate{Registration: want, err: want.Err}
 		if err == nil && c.err == nil {
 			c.exists = true
 			isSame := entry.Registration == want.Sum && !entry.Deleting
@@ -226,6 +230,9 @@ func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, er
 		return RegistrationRefused, err
 	}
 	entry, created, err := r.Catalog.Register(ctx, c.Registration)
+	if err == nil {
+		c.Recognize(entry) // another process made it of the same
+	}
 	if err == nil && r.Quotas != nil {
 		err = r.Quotas.Register(ctx, entry, c.Sum, c.Quotas)
 	}

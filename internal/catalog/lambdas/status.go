@@ -38,7 +38,7 @@ func (svc *Service) mayBeRegistered(entry *catalog.Entry) bool {
 
 // statusOf reads the registration of a lambda's name.
 func (svc *Service) statusOf(ctx context.Context, entry *catalog.Entry) (status, error) {
-	want, registered, err := catalog.RegistrationOf(ctx, svc.Store, entry.Name)
+	want, registered, err := ReadRegistration(ctx, svc.Store, entry.Name)
 	if err != nil || !registered {
 		return status{}, err
 	}
@@ -46,6 +46,7 @@ func (svc *Service) statusOf(ctx context.Context, entry *catalog.Entry) (status,
 }
 
 func (svc *Service) compare(ctx context.Context, entry *catalog.Entry, want catalog.Registration) status {
+	want.Recognize(entry)
 	s := status{registered: true, want: want, refused: want.Err}
 	isSame := want.Sum == entry.Registration
 	if want.Err == nil && !isSame {
@@ -61,7 +62,7 @@ func (svc *Service) compare(ctx context.Context, entry *catalog.Entry, want cata
 
 // statuses returns the status of every lambda that has a registration, by name.
 func (svc *Service) statuses(ctx context.Context) (map[string]status, error) {
-	registrations, err := catalog.Registrations(ctx, svc.Store)
+	registrations, err := ReadRegistrations(ctx, svc.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,182 @@
+package lambdas_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/alloctest"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
+	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func registration(t *testing.T, value string) catalog.Registration {
+	t.Helper()
+	r, err := lambdas.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(value)})
+	if err != nil {
+		t.Fatalf("%s: %v", value, err)
+	}
+	return r
+}
+
+func TestQuotasOfARegistration(t *testing.T) {
+	r := registration(t, `{"format":2,"priorities":["now","later"],"quotas":[{"identity":"crm","admit":50},{"priority":"now","concurrency":4},{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40},{"identity":"app","admit":7},{"priority":"later","rate":0.5,"burst":3}]}`)
+	want := []quota.Limit{{Rate: 100, Burst: 10, Admit: 500, Concurrency: 9, Recovery: 40}, {Priority: "later", Class: 1, Rate: 0.5, Burst: 3}, {Priority: "now", Concurrency: 4}, {Identity: "app", Admit: 7}, {Identity: "crm", Admit: 50}}
+	if !slices.Equal(r.Quotas, want) {
+		t.Errorf("%+v, want %+v", r.Quotas, want)
+	}
+	if none := registration(t, `{"format":2,"quotas":[]}`).Quotas; none == nil || len(none) != 0 {
+		t.Errorf("no quotas: %#v", none)
+	}
+	if silent := registration(t, `{"format":2}`).Quotas; silent != nil {
+		t.Errorf("nothing said of quotas: %#v", silent)
+	}
+}
+
+func TestParseRegistration(t *testing.T) {
+	r := registration(t, `{"format":2,"mode":"managed","priorities":["now","later"],"shards":3,"timeout":"1m","backoff_min":"1ms","backoff_max":"5s","max_attempts":4,"retention":"1h","key_retention":"60s","poison_bound":5,"start_within":"30s","priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker":{"failures":0.5},`+
+		`"crons":{"nightly":{"schedule":"30 2 * * *","jitter":"1.5s","payload_text":"x"}},"objective":{"within":"5s","objective":99}}`)
+	want := task.Lambda{
+		KeyRetention: time.Minute, PoisonBound: 5, StartWithin: 30 * time.Second, PriorityWeights: []uint16{8, 1},
+		LimitKeyConcurrency: 7, LimitKeyRate: 1.5, RetryShare: 0.2, Breaker: task.Breaker{Failures: 0.5, Window: time.Minute},
+		Name: "mail", Priorities: []string{"now", "later"}, Shards: 3, MaxAttempts: 4, Timeout: time.Minute,
+		BackoffMin: time.Millisecond, BackoffMax: 5 * time.Second, Retention: time.Hour,
+	}
+	if !reflect.DeepEqual(r.Lambda, want) {
+		t.Errorf("got %+v, want %+v", r.Lambda, want)
+	}
+	if c := (&kinesinv1.Cron{Name: "nightly", Schedule: "30 2 * * *", Jitter: 1_500_000, Payload: []byte("x")}); !proto.Equal(r.Crons["nightly"], c) {
+		t.Errorf("got %v, want %v", r.Crons, c)
+	}
+	if o := (&kinesinv1.SetObjectiveRequest{Within: 5_000_000, Objective: 99}); !proto.Equal(r.Objective, o) {
+		t.Errorf("got %v, want %v", r.Objective, o)
+	}
+	if other := registration(t, `{"format":2}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
+		t.Errorf("got %+v", other)
+	}
+	for value, word := range map[string]string{
+		`{"format":3}`:                                               "this program knows up to 2; update the servers",
+		`{"format":2,"weight":7}`:                                    `unknown field "weight"`,
+		`{"format":2,"name":"other"}`:                                `unknown field "name"`,
+		`{"format":2,"timeout_us":60000000}`:                         "if the Terraform modules are newer than the servers, update the servers first",
+		`{"format":2,"mode":"later"}`:                                "want managed or deliver",
+		`{"format":2,"mode":"deliver","max_attempts":3}`:             "not for mode deliver",
+		`{"format":2,"shards":70000}`:                                "shards 70000: want 1 to 1024",
+		`{"format":2,"priorities":["a","a"]}`:                        "named twice",
+		`{"format":2,"mode":"deliver","poison_bound":3}`:             "not for mode deliver",
+		`{"format":2,"mode":"deliver","start_within":"3s"}`:          "not for mode deliver",
+		`{"format":2,"mode":"deliver","priority_weights":{"low":3}}`: "not for mode deliver",
+		`{"format":2,"mode":"deliver","retry_share":0.2}`:            "not for mode deliver",
+		`{"format":2,"mode":"deliver","breaker":{"failures":0.2}}`:   "not for mode deliver",
+		`{"format":2,"mode":"deliver","limit_key_rate":2}`:           "not for mode deliver",
+		`{"format":2,"priority_weights":{"urgent":3}}`:               `"urgent" is no priority of the lambda, which has high, normal, low`,
+		`{"format":2,"priority_weights":{"low":0}}`:                  `weight of priority "low" 0: want 1 to 1000`,
+		`{"format":2,"poison_bound":1}`:                              "poison bound 1: want 2 to 1000",
+		`{"format":2,"start_within":"-1s"}`:                          "start_within",
+		`{"format":2,"limit_key_concurrency":-1}`:                    "limit key concurrency -1: want 1 to 100000",
+		`{"format":2,"retry_share":11}`:                              "retry share 11: want 0.01 to 10",
+		`{"format":2,"breaker":{"failures":0.5,"window":"1us"}}`:     "breaker window 1µs: want 10s to 1h0m0s",
+		`{"format":2,"breaker":{"window":"1m"}}`:                     "the lambda has no breaker",
+
+		`{"format":2,"quotas":{"rate":1}}`:                                       "corrupt",
+		`{"format":2,"quotas":[{"rate":-1}]}`:                                    "rate -1: want 0.001 to 1000000",
+		`{"format":2,"mode":"deliver","quotas":[{"concurrency":5}]}`:             "concurrency is not for mode deliver",
+		`{"format":2,"quotas":[{"burst":5}]}`:                                    "burst 5: there is no rate",
+		`{"format":2,"quotas":[{"fast":5}]}`:                                     `quotas[0]: unknown field "fast"`,
+		`{"format":2,"quotas":[{"priority":"urgent","rate":1}]}`:                 `"urgent"`,
+		`{"format":2,"quotas":[{"rate":5},{"identity":"","admit":5}]}`:           "is there twice",
+		`{"format":2,"quotas":[{"priority":"low","rate":5,"managed_by":"set"}]}`: `unknown field "managed_by"`,
+
+		`{"format":2,"crons":{"x":{"schedule":"@daily","every":1}}}`:       `cron "x": unknown field "every"`,
+		`{"format":2,"crons":{"x":{"schedule":"@daily","lambda":"mail"}}}`: `unknown field "lambda"`,
+		`{"format":2,"crons":{"x":{}}}`:                                    `no field "schedule"`,
+		`{"format":2,"objective":{"within":"5s"}}`:                         `objective: the body has no field "objective"`,
+
+		`{"format":1,"timeout":"1 day"}`:                                    `"1 day" is no duration`,
+		`{"format":1,"weight":7}`:                                           `unknown field "weight"`,
+		`{"format":1,"retention_us":-1}`:                                    "retention",
+		`{"format":1,"retention_us":9223372036854775807}`:                   "retention",
+		`{"format":1,"quotas":{"fast":5}}`:                                  `unknown field "fast"`,
+		`{"format":1,"quotas":{"by_priority":{"urgent":{"rate":1}}}}`:       `"urgent"`,
+		`{"format":1,"quotas":{"rate":1,"admit_by_identity":{"":5}}}`:       "is there twice",
+		`{"format":1,"quotas":{"by_priority":{"low":null}},"objective":{}}`: `no field "objective"`,
+		`{"format":1,"breaker_window_us":60000000}`:                         "the lambda has no breaker",
+		`{"format":1,"quotas":[]}`:                                          "corrupt",
+		`[]`:                                                                "corrupt",
+	} {
+		_, err := lambdas.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want %q", value, err, word)
+		}
+	}
+}
+
+// TestFormatsMeanTheSame has the same registrations in both formats. That of format 1 keeps the digest of its bytes, under
+// which lambdas were made of it.
+func TestFormatsMeanTheSame(t *testing.T) {
+	seen := map[string]string{}
+	for _, c := range []struct{ one, two, sum string }{
+		{`{"format":1}`, `{"format":2}`, "3f0a99256beeb89a"},
+		{`{"format":1,"mode":"deliver","shards":2}`, `{"mode":"deliver","shards":2,"format":2}`, "a5ad41b8af49edb5"},
+		{
+			`{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000,"priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker_failures":0.5,"breaker_window_us":30000000}`,
+			`{"format":2,"mode":"managed","priorities":["now","later"],"shards":3,"timeout":"60s","backoff_min":"0.001s","backoff_max":"5s","max_attempts":4,"retention":"3600s","key_retention":"60s","poison_bound":5,"start_within":"30s","priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker":{"failures":0.5,"window":"30s"}}`,
+			"34ae8e16b41a7fa9",
+		},
+		{`{"format":1,"quotas":{}}`, `{"format":2,"quotas":[]}`, "9e35e8c010926f90"},
+		{
+			`{"format":1,"priorities":["now","later"],"quotas":{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40,"by_priority":{"now":{"concurrency":4},"later":{"rate":0.5,"burst":3}},"admit_by_identity":{"crm":50,"app":7}}}`,
+			`{"format":2,"priorities":["now","later"],"quotas":[{"identity":"app","admit":7},{"identity":"crm","admit":50},{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40},{"priority":"later","rate":0.5,"burst":3},{"priority":"now","concurrency":4}]}`,
+			"0d5556e0e5e007b0",
+		},
+		{
+			`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","start":"2027-01-31T09:00:00Z","end":"2027-02-28T09:00:00Z","jitter_ms":1500,"gap":"skip","fold":"both","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within_ms":7200000,"failures_max":3,"priority":"high","collection":"c","tags":{"a_us":"b"},"payload":"{\"a\": 1}"},"hourly":{"schedule":"@hourly","jitter_ms":0}}}`,
+			`{"format":2,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","start":"2027-01-31T10:00:00+01:00","end":"2027-02-28T09:00:00Z","jitter":"1.5s","gap":"skip","fold":"both","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within":"2h","failures_max":3,"priority":"high","collection":"c","tags":{"a_us":"b"},"payload_text":"{\"a\": 1}"},"hourly":{"schedule":"@hourly"}}}`,
+			"",
+		},
+		{`{"format":1,"objective":{"within_us":5000000,"objective":99,"window_us":86400000000}}`, `{"format":2,"objective":{"within":"5s","objective":99,"window":"24h"}}`, "af41869fa549d870"},
+	} {
+		one, two := registration(t, c.one), registration(t, c.two)
+		if one.Meaning != two.Meaning || two.Sum != two.Meaning || one.Sum == one.Meaning || c.sum != "" && one.Sum != c.sum {
+			t.Errorf("%s is %s, %s, and in format 2 %s, %s", c.one, one.Sum, one.Meaning, two.Sum, two.Meaning)
+		}
+		if other := seen[two.Meaning]; other != "" {
+			t.Errorf("%s means the same as %s", c.two, other)
+		}
+		seen[two.Meaning] = c.two
+	}
+}
+
+func FuzzParseRegistration(f *testing.F) {
+	for _, text := range []string{
+		"", "{}", `{"format":1}`, `{"format":3}`, `{"format":2,"mode":"deliver","priorities":["a","b"],"shards":3}`,
+		`{"format":1,"max_attempts":3,"timeout_us":60000000,"backoff_min_us":1,"backoff_max_us":-1,"retention_us":9223372036854775807}`,
+		`{"format":1,"quotas":{"by_priority":{"low":{"rate":1},"high":null},"admit_by_identity":{"a":1}},"crons":{"a":{"payload":"b"}},"objective":{"within_us":1}}`,
+		`{"format":2,"quotas":[{"rate":1}],"crons":{"a":{"schedule":"@daily","payload":{}}},"objective":{"within":"1s","objective":9}}`,
+		`{"format":2,"more":1}`, `{"format":2,"priorities":[` + strings.Repeat(`"",`, 10_000) + `""]}`, strings.Repeat("[", 10_001), "null", `{"format":2}{}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		var r catalog.Registration
+		var err error
+		alloctest.AtMost(t, uint64(64<<10+64*len(value)), func() {
+			r, err = lambdas.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "mail", Value: value})
+		})
+		switch {
+		case err != nil && !errors.Is(err, task.ErrInvalid) && !errors.Is(err, store.ErrCorrupt):
+			t.Errorf("refused with %v", err)
+		case err == nil && (r.Validate() != nil && r.Shards != 0 || r.Name != "mail" || r.Sum == ""):
+			t.Errorf("accepted: %+v", r)
+		}
+	})
+}
