@@ -35,7 +35,6 @@ func ListMax(field protoreflect.FieldDescriptor) int {
 // lists are the lists and the texts in a message and in the messages inside it.
 type lists struct {
 	fields []listField // by field number, up to the last field that is checked
-	most   int         // elements that the longest list may have
 }
 
 type listField struct {
@@ -66,7 +65,6 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 			f.inside = l
 		default:
 			f.inside = listsOf(field.Message())
-			l.most = max(l.most, f.inside.most)
 			if len(f.inside.fields) == 0 {
 				f.inside = nil
 			}
@@ -77,7 +75,6 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 			}
 			l.fields[field.Number()] = f
 		}
-		l.most = max(l.most, f.max)
 	}
 	knownLists.Store(d.FullName(), l)
 	return l
@@ -168,46 +165,4 @@ func (e *textError) isIn(f *listField, number int, before []byte) {
 
 func tooMany(field string, most int) error {
 	return fmt.Errorf("%s: more than %d elements", field, most)
-}
-
-const (
-	// jsonDepthMax is above the depth of every request.
-	jsonDepthMax = 16
-	// jsonFieldsMax is above the fields of every message of the contract.
-	jsonFieldsMax = 64
-)
-
-// checkJSON refuses a message in JSON with a list that is too long, or with more values than all of its lists
-// could have. It reads no values. It leaves malformed input to the decoder.
-func (l *lists) checkJSON(data []byte) error {
-	var elements [jsonDepthMax]int // of the lists and objects that are open, by depth
-	var isList [jsonDepthMax]bool
-	depth, values := 0, 0
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; c {
-		case '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			if depth++; depth == jsonDepthMax {
-				return fmt.Errorf("nested deeper than %d levels", jsonDepthMax-1)
-			}
-			elements[depth], isList[depth] = 1, c == '['
-			values++
-		case '}', ']':
-			depth = max(0, depth-1)
-		case ',':
-			values++
-			if elements[depth]++; isList[depth] && elements[depth] > max(1, l.most) {
-				return fmt.Errorf("a list has more than %d elements", l.most)
-			}
-		}
-		if values > (l.most+1)*jsonFieldsMax {
-			return fmt.Errorf("more than %d values", (l.most+1)*jsonFieldsMax)
-		}
-	}
-	return nil
 }

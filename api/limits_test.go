@@ -22,9 +22,11 @@ import (
 	"connectrpc.com/connect"
 	"github.com/klauspost/compress/gzip" // as fast as this test needs: the standard one takes two thirds of its time
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -100,15 +102,51 @@ func (p path) String() string {
 	return strings.Join(names, ".")
 }
 
-func (p path) inJSON(n int) []byte {
-	element := `""`
-	switch last := p[len(p)-1]; {
-	case last.Message() != nil:
-		element = "{}"
-	case last.Kind() == protoreflect.Int64Kind:
-		element = "0"
+// needed returns the members that a message needs in JSON beside a field, each with a comma behind it.
+func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescriptor) (members string) {
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		value := `"a"`
+		switch kind := api.KindOf(f); {
+		case isInline(f) && f != beside:
+			members += needed(f.Message(), nil)
+			continue
+		case !says(f, kinesinv1.E_Required) || f == beside || f.IsList():
+			continue
+		case kind == kinesinv1.Kind_KIND_INSTANT:
+			value = `"2027-01-31T09:00:00Z"`
+		case kind == kinesinv1.Kind_KIND_DURATION:
+			value = `"1s"`
+		case f.Kind() != protoreflect.StringKind:
+			value = "1"
+		}
+		members += fmt.Sprintf("%q:%s,", f.Name(), value)
 	}
-	text := "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+	return members
+}
+
+func isInline(f protoreflect.FieldDescriptor) bool { return says(f, kinesinv1.E_Inline) }
+
+func says(f protoreflect.FieldDescriptor, option protoreflect.ExtensionType) bool {
+	is, _ := proto.GetExtension(f.Options(), option).(bool)
+	return is
+}
+
+// element returns an element of the list, as small as it may be in JSON.
+func (p path) element() string {
+	last := p[len(p)-1]
+	switch {
+	case last.Message() != nil && !last.IsMap():
+		return "{" + strings.TrimSuffix(needed(last.Message(), nil), ",") + "}"
+	case api.KindOf(last) == kinesinv1.Kind_KIND_INSTANT:
+		return `"2027-01-31T09:00:00Z"`
+	}
+	return `""`
+}
+
+// inJSON returns a message in which the list has n elements.
+func (p path) inJSON(n int) []byte {
+	text := "[" + strings.TrimSuffix(strings.Repeat(p.element()+",", n), ",") + "]"
 	if last := p[len(p)-1]; last.IsMap() {
 		value := `""`
 		if last.MapValue().Kind() != protoreflect.StringKind {
@@ -120,8 +158,13 @@ func (p path) inJSON(n int) []byte {
 		}
 		text = strings.TrimSuffix(object.String(), ",") + "}"
 	}
-	for i, field := range slices.Backward(p) {
-		text = fmt.Sprintf(`{"%s":%s}`, field.JSONName(), text)
+	for i, f := range slices.Backward(p) {
+		beside := needed(f.ContainingMessage(), f)
+		if isInline(f) {
+			text = "{" + beside + text[1:]
+		} else {
+			text = fmt.Sprintf("{%s%q:%s}", beside, f.Name(), text)
+		}
 		if i > 0 && p[i-1].IsList() {
 			text = "[" + text + "]"
 		}
@@ -150,7 +193,7 @@ func enveloped(body []byte, isCompressed bool) []byte {
 func unimplemented(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
-	options := api.HandlerOptions(api.Hooks{})
+	options := append(api.HandlerOptions(api.Hooks{}), jsonform.HandlerOption())
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(kinesinv1connect.UnimplementedTaskServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewChainServiceHandler(kinesinv1connect.UnimplementedChainServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewGroupServiceHandler(kinesinv1connect.UnimplementedGroupServiceHandler{}, options...))
@@ -244,7 +287,7 @@ func TestSmallRequestsTakeLittle(t *testing.T) {
 			paths = paths[:min(1, len(paths))]
 		}
 		for _, p := range paths {
-			elements, level := 5<<20, gzip.BestSpeed
+			elements, level := 15<<20/(len(p.element())+1), gzip.BestSpeed
 			if p[len(p)-1].IsMap() {
 				elements, level = 25_000, gzip.BestCompression // names that differ are not compressed as well
 			}
@@ -295,17 +338,22 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 				t.Errorf("%s has no limit", last.FullName())
 				continue
 			}
-			proto, json := map[string]string{"Content-Type": "application/proto"}, map[string]string{"Content-Type": "application/json"}
+			binary, json := map[string]string{"Content-Type": "application/proto"}, map[string]string{"Content-Type": "application/json"}
 			for _, c := range []struct {
 				n    int
 				want string
 			}{{most, "501 "}, {most + 1, "400 "}} {
-				if answer, _ := post(t, server.URL+procedure, proto, p.inProto(c.n)); !strings.HasPrefix(answer, c.want) {
+				if answer, _ := post(t, server.URL+procedure, binary, p.inProto(c.n)); !strings.HasPrefix(answer, c.want) {
 					t.Errorf("%s with %d %s: %.200s", procedure, c.n, last.Name(), answer)
 				}
 			}
-			if answer, _ := post(t, server.URL+procedure, json, p.inJSON(most)); !strings.HasPrefix(answer, "501 ") {
-				t.Errorf("%s in JSON with %d %s: %.200s", procedure, most, last.Name(), answer)
+			if isReadOnly(p) {
+				continue
+			}
+			for n, want := range map[int]string{most: "501 ", most + 1: "400 "} {
+				if answer, _ := post(t, server.URL+procedure, json, p.inJSON(n)); !strings.HasPrefix(answer, want) || n > most && !strings.Contains(answer, "more than") {
+					t.Errorf("%s in JSON with %d %s: %.200s", procedure, n, last.Name(), answer)
+				}
 			}
 		}
 	})
@@ -404,30 +452,46 @@ func TestTextsOfStreamsAreUTF8(t *testing.T) {
 func TestJSONThatIsTooDeepOrTooLong(t *testing.T) {
 	server := unimplemented(t)
 	header := map[string]string{"Content-Type": "application/json"}
+	row := strings.Repeat(`{"lambda":"a","then":[`, task.ChainDepthMax) + `{"lambda":"a"}` + strings.Repeat("]}", task.ChainDepthMax)
 	for want, body := range map[string]string{
-		"a list has more than 1000 elements": `{"ids":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1001), ",") + `]}`,
-		"nested deeper than 15 levels":       `{"ids":` + strings.Repeat("[", 100),
-		"more than 64064 values":             `{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, 70_000), ",") + `}`,
+		"ids: more than 1000 elements":               `{"ids":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1001), ",") + `]}`,
+		"it is task 101 of a row: at most 100 tasks": `{"items":[` + row + `]}`,
+		"exceeded max depth":                         `{"items":[{"lambda":"a","payload":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}]}`,
+		`ids[0]: {\"a\":1} is not a text`:            `{"ids":[{"a":1}]}`,
+		`the body is empty: want a JSON object`:      "",
 	} {
-		if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceGetProcedure, header, []byte(body)); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, want) {
+		procedure := kinesinv1connect.TaskServiceScheduleProcedure
+		if !strings.Contains(body, "items") {
+			procedure = kinesinv1connect.TaskServiceGetProcedure
+		}
+		if answer, _ := post(t, server.URL+procedure, header, []byte(body)); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, want) {
 			t.Errorf("%.300s, want %q", answer, want)
 		}
 	}
-	// Brackets and commas in a text are none.
-	text := `{"ids":["` + strings.Repeat(`[{,\"`, 50_000) + `"]}`
-	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceGetProcedure, header, []byte(text)); !strings.HasPrefix(answer, "501 ") {
-		t.Errorf("%.300s", answer)
+	// Brackets and commas in a text are none, and a payload may be as deep and as long as it is.
+	for procedure, body := range map[string]string{
+		kinesinv1connect.TaskServiceGetProcedure:      `{"ids":["` + strings.Repeat(`[{,\"`, 50_000) + `"]}`,
+		kinesinv1connect.TaskServiceScheduleProcedure: `{"items":[{"lambda":"a","payload":` + strings.Repeat("[", 1000) + strings.Repeat("1,", 50_000) + "1" + strings.Repeat("]", 1000) + `}]}`,
+	} {
+		if answer, _ := post(t, server.URL+procedure, header, []byte(body)); !strings.HasPrefix(answer, "501 ") {
+			t.Errorf("%.300s", answer)
+		}
 	}
+}
+
+// isReadOnly reports whether the server alone sets the list, so that no request in JSON has it.
+func isReadOnly(p path) bool {
+	return slices.ContainsFunc(p, func(f protoreflect.FieldDescriptor) bool { return says(f, kinesinv1.E_ReadOnly) })
 }
 
 func TestARequestThatExpandsTooMuch(t *testing.T) {
 	server := unimplemented(t)
 	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-	body := compressed([]byte(`{"items":[{"lambda":"mail","payload":"`+strings.Repeat("A", 8<<20)+`"}]}`), gzip.BestCompression)
+	body := compressed([]byte(`{"items":[{"lambda":"mail","payload_base64":"`+strings.Repeat("A", 8<<20)+`"}]}`), gzip.BestCompression)
 	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, body); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, "without compression") {
 		t.Errorf("%.300s", answer)
 	}
-	some := compressed([]byte(`{"items":[{"lambda":"mail","payload":"`+strings.Repeat("A", 900<<10)+`"}]}`), gzip.BestCompression)
+	some := compressed([]byte(`{"items":[{"lambda":"mail","payload_base64":"`+strings.Repeat("A", 900<<10)+`"}]}`), gzip.BestCompression)
 	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, some); !strings.HasPrefix(answer, "501 ") {
 		t.Errorf("%.300s", answer)
 	}

@@ -28,12 +28,11 @@ type Hooks struct {
 	Internal func(ctx context.Context, procedure string, err error)
 }
 
-// HandlerOptions returns the options of every handler: the codecs, the limits, and the translation of errors
-// by ToWire. A panic in a handler becomes an internal error.
+// HandlerOptions returns the options of every handler: the binary codec, the limits, and the translation of errors
+// by ToWire. A panic in a handler becomes an internal error. jsonform.HandlerOption has the JSON codec.
 func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(protoCodec{requests: true}),
-		jsonCodecs(),
 		boundedGzip(),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			return []connect.HandlerOption{connect.WithReadMaxBytes(RequestBytesMax(spec.Procedure))}

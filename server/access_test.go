@@ -102,7 +102,7 @@ func (r *running) callWith(secret, procedure, body string) (answer, code string)
 func (r *running) later(name, lambda, collection string) string {
 	r.t.Helper()
 	answer, code := r.callAs(name, kinesinv1connect.TaskServiceScheduleProcedure,
-		fmt.Sprintf(`{"items":[{"lambda":%q,"collection":%q,"delay":3600000000,"payload":"c2VjcmV0"}]}`, lambda, collection))
+		fmt.Sprintf(`{"items":[{"lambda":%q,"collection":%q,"delay":"1h","payload_text":"secret"}]}`, lambda, collection))
 	var got struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" || len(got.Results) != 1 || got.Results[0].ID == "" {
 		r.t.Fatalf("%s: %v %s", answer, err, code)
@@ -123,23 +123,23 @@ var needs = map[string]need{
 	"TaskService/Get":                     {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/List":                    {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"TaskService/Cancel":                  {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
-	"TaskService/Reschedule":              {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delay":3600000000}`},
-	"TaskService/Update":                  {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","maxAttempts":7}]}`},
+	"TaskService/Reschedule":              {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delay":"1h"}`},
+	"TaskService/Update":                  {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","max_attempts":7}]}`},
 	"TaskService/Redrive":                 {[]access.Verb{access.Operate}, false, `{"ids":["I"]}`},
 	"TaskService/Wait":                    {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/Count":                   {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
 	"TaskService/Stats":                   {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
-	"JobService/CreateJob":                {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dryRun":true}`},
+	"JobService/CreateJob":                {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dry_run":true}`},
 	"JobService/GetJob":                   {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
 	"JobService/ListJobs":                 {nil, false, `{}`},
 	"JobService/ControlJob":               {nil, false, `{"id":"x","action":"stop"}`},
 	"DeadLetterService/ListDeadLetters":   {[]access.Verb{access.Read, access.ReadPayload}, false, `{"lambda":"L","payload":true}`},
 	"DeadLetterService/CountDeadLetters":  {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"DeadLetterService/ChangeDeadLetters": {[]access.Verb{access.Operate}, false, `{"action":"delete","lambda":"L"}`},
-	"LambdaService/CreateLambda":          {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
+	"LambdaService/CreateLambda":          {[]access.Verb{access.Admin}, false, `{"name":"L"}`},
 	"LambdaService/GetLambda":             {[]access.Verb{access.Read}, false, `{"name":"L"}`},
 	"LambdaService/ListLambdas":           {nil, false, `{}`}, // it leaves out what may not be read
-	"LambdaService/UpdateLambda":          {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L","maxAttempts":7}}`},
+	"LambdaService/UpdateLambda":          {[]access.Verb{access.Admin}, false, `{"name":"L","max_attempts":7}`},
 	"LambdaService/DeleteLambda":          {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
 	"WorkerService/Register":              {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
 	"WorkerService/Claim":                 {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},
@@ -161,17 +161,17 @@ var needs = map[string]need{
 	"AccessService/RevokeToken":           {[]access.Verb{access.Admin}, true, `{"name":"x"}`},
 	"AccessService/ListAudit":             {[]access.Verb{access.Admin}, true, `{}`},
 	"AccessService/VerifyAudit":           {[]access.Verb{access.Admin}, true, `{}`},
-	"GateService/SetGate":                 {[]access.Verb{access.Operate}, false, `{"gate":{"action":"pause","lambda":"L","reason":"x"},"dryRun":true}`},
+	"GateService/SetGate":                 {[]access.Verb{access.Operate}, false, `{"action":"pause","lambda":"L","reason":"x","dry_run":true}`},
 	"GateService/ResumeGate":              {nil, false, `{"id":"7"}`}, // there is none; TestWhoMaySetAGate has one
 	"GateService/GetGate":                 {nil, false, `{"id":"7"}`},
 	"GateService/ListGates":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
-	"CronService/SetCron":                 {[]access.Verb{access.Operate, access.Schedule}, false, `{"cron":{"name":"nightly","lambda":"L","schedule":"@daily"}}`},
+	"CronService/SetCron":                 {[]access.Verb{access.Operate, access.Schedule}, false, `{"name":"nightly","lambda":"L","schedule":"@daily"}`},
 	"CronService/GetCron":                 {nil, false, `{"name":"none"}`}, // there is none; TestWhoMaySetACron has one
 	"CronService/ListCrons":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"CronService/PauseCron":               {nil, false, `{"name":"none","reason":"x"}`},
 	"CronService/ResumeCron":              {nil, false, `{"name":"none"}`},
 	"CronService/RunCron":                 {nil, false, `{"name":"none"}`},
-	"CronService/BackfillCron":            {nil, false, `{"name":"none"}`},
+	"CronService/BackfillCron":            {nil, false, `{"name":"none","from":"2023-11-14T22:13:20Z","to":"2023-11-16T02:00:00Z"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
 	"GroupService/CreateGroup":            {[]access.Verb{access.Schedule}, false, `{"then":[{"lambda":"L"}]}`},
@@ -182,7 +182,7 @@ var needs = map[string]need{
 	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
 	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},
 	"ChainService/ControlChain":           {[]access.Verb{access.Operate}, false, `{"id":"I","action":"resume"}`},
-	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","within":"5000000","objective":99}`},
+	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","within":"5s","objective":99}`},
 	"ObjectiveService/DeleteObjective":    {[]access.Verb{access.Operate}, false, `{"lambda":"L"}`},
 	"ObjectiveService/GetObjectives":      {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
@@ -191,8 +191,8 @@ var needs = map[string]need{
 
 // variants are calls of procedures that need more.
 var variants = map[string]need{
-	"TaskService/Get":     {[]access.Verb{access.Read, access.ReadPayload}, false, `{"ids":["I"],"withPayload":true}`},
-	"TaskService/Redrive": {[]access.Verb{access.Operate, access.Schedule}, false, `{"ids":["I"],"payload":"eA=="}`},
+	"TaskService/Get":     {[]access.Verb{access.Read, access.ReadPayload}, false, `{"ids":["I"],"with_payload":true}`},
+	"TaskService/Redrive": {[]access.Verb{access.Operate, access.Schedule}, false, `{"ids":["I"],"payload_text":"x"}`},
 }
 
 // streams are the procedures that the matrix calls as streams.
@@ -244,7 +244,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	r := serve(t, Config{PolicyFile: policyFile(t, grants)})
 	for _, lambda := range []string{"mine", "other"} {
-		if answer, code := r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda)); code != "" {
+		if answer, code := r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"name":%q}`, lambda)); code != "" {
 			t.Fatal(answer)
 		}
 		r.later("root", lambda, "") // so that neither can be deleted
@@ -271,18 +271,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 	t.Logf("%d calls", calls)
 }
 
-// named has calls that name one object: X stands for its name. Those of tasks name it by id and by key.
+// named has calls that name one object: X stands for its name, and TASK for what names a task, by id or by key.
 var named = map[string][]string{
 	"task": {
-		`TaskService/Get {T}`, `TaskService/Get {T,"withPayload":true}`, `TaskService/Cancel {T}`, `TaskService/Reschedule {T,"delay":7200000000}`,
-		`TaskService/Wait {T,"wait":1}`, `TaskService/Redrive {T}`, `TaskService/Redrive {T,"payload":"eA=="}`,
+		`TaskService/Get {TASK}`, `TaskService/Get {TASK,"with_payload":true}`, `TaskService/Cancel {TASK}`, `TaskService/Reschedule {TASK,"delay":"2h"}`,
+		`TaskService/Wait {TASK,"wait":"1us"}`, `TaskService/Redrive {TASK}`, `TaskService/Redrive {TASK,"payload_text":"x"}`,
 	},
 	"key": {
-		`TaskService/Update {"updates":[{"key":{"lambda":"mine","key":"X"},"maxAttempts":7}]}`, `TaskService/Count {"where":"lambda=mine and key=X"}`,
+		`TaskService/Update {"updates":[{"key":{"lambda":"mine","key":"X"},"max_attempts":7}]}`, `TaskService/Count {"where":"lambda=mine and key=X"}`,
 		`TaskService/Count {"where":"lambda=mine and key=X","exact":true}`, `TaskService/List {"where":"lambda=mine and key=X"}`,
 	},
-	"id":    {`TaskService/Update {"updates":[{"id":"X","maxAttempts":7}]}`, `ChainService/GetChain {"id":"X"}`, `ChainService/ControlChain {"id":"X","action":"cancel"}`},
-	"cron":  {`CronService/GetCron {"name":"X"}`, `CronService/CronHistory {"name":"X"}`, `CronService/PauseCron {"name":"X","reason":"x"}`, `CronService/ResumeCron {"name":"X"}`, `CronService/RunCron {"name":"X"}`, `CronService/BackfillCron {"name":"X"}`, `CronService/DeleteCron {"name":"X"}`},
+	"id":    {`TaskService/Update {"updates":[{"id":"X","max_attempts":7}]}`, `ChainService/GetChain {"id":"X"}`, `ChainService/ControlChain {"id":"X","action":"cancel"}`},
+	"cron":  {`CronService/GetCron {"name":"X"}`, `CronService/CronHistory {"name":"X"}`, `CronService/PauseCron {"name":"X","reason":"x"}`, `CronService/ResumeCron {"name":"X"}`, `CronService/RunCron {"name":"X"}`, `CronService/BackfillCron {"name":"X","from":"2023-11-14T22:13:20Z","to":"2023-11-16T02:00:00Z"}`, `CronService/DeleteCron {"name":"X"}`},
 	"group": {`GroupService/GetGroup {"id":"X"}`, `GroupService/ListMembers {"group":"X"}`, `GroupService/AddMembers {"group":"X","items":[{"lambda":"mine","collection":"OWN"}]}`, `GroupService/SealGroup {"group":"X"}`, `GroupService/CancelGroup {"group":"X"}`},
 	"gate":  {`GateService/GetGate {"id":"X"}`, `GateService/ResumeGate {"id":"X"}`},
 }
@@ -298,7 +298,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		}
 	}
 	r := serve(t, Config{PolicyFile: policyFile(t, grants)})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mine"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mine"}`)
 	call := func(who, what string) string {
 		t.Helper()
 		procedure, body, _ := strings.Cut(what, " ")
@@ -320,17 +320,17 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		name := fmt.Sprintf("there-%d", objects)
 		switch kind {
 		case "task", "key":
-			made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","key":"`+name+`","delay":3600000000}]}`, "id")
+			made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","key":"`+name+`","delay":"1h"}]}`, "id")
 			return name, "absent"
 		case "id":
-			return made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","delay":3600000000}]}`, "id"), "k1AaImReNkfhCeOV3d-F7VfQGiJnzR5TXdkNwBAACalWIRMHi5qn6bk-ZC"
+			return made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","delay":"1h"}]}`, "id"), "k1AaImReNkfhCeOV3d-F7VfQGiJnzR5TXdkNwBAACalWIRMHi5qn6bk-ZC"
 		case "cron":
-			made(`CronService/SetCron {"cron":{"name":"`+name+`","lambda":"mine","collection":"theirs","schedule":"@daily"}}`, "name")
+			made(`CronService/SetCron {"name":"`+name+`","lambda":"mine","collection":"theirs","schedule":"@daily"}`, "name")
 			return name, "absent"
 		case "group":
 			return made(`GroupService/CreateGroup {"then":[{"lambda":"mine","collection":"theirs"}]}`, "id"), "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
 		}
-		return made(`GateService/SetGate {"gate":{"action":"pause","lambda":"mine","collection":"theirs","reason":"x"}}`, "id"), "77"
+		return made(`GateService/SetGate {"action":"pause","lambda":"mine","collection":"theirs","reason":"x"}`, "id"), "77"
 	}
 	for kind, calls := range named {
 		for _, what := range calls {
@@ -342,8 +342,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 				if kind == "task" && form[1] == 'i' {
 					of = "id"
 				}
-				what := strings.ReplaceAll(what, "T", form)
-				what = strings.Replace(what, form+"ask", "Task", 1)
+				what := strings.Replace(what, "TASK", form, 1)
 				there, absent := object(of)
 				asItWas := func() string {
 					return call("root", `TaskService/Get {`+strings.ReplaceAll(form, "X", there)+`}`)
@@ -363,7 +362,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 			}
 		}
 	}
-	for what, denied := range map[string]bool{`TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}],"force":true,"payload":"eA=="}`: true, `TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}]}`: false} {
+	for what, denied := range map[string]bool{`TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}],"force":true,"payload_text":"x"}`: true, `TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}]}`: false} {
 		there, _ := object("key")
 		call("root", `TaskService/Cancel {"keys":[{"lambda":"mine","key":"`+there+`"}]}`)
 		if answer := call("operator", strings.ReplaceAll(what, "X", there)); strings.Contains(answer, "no grant for schedule on lambda mine in collection theirs") != denied {
@@ -377,7 +376,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		if state == "ended" {
 			call("root", `TaskService/Cancel {"keys":[{"lambda":"mine","key":"`+name+`"}]}`)
 		}
-		for _, more := range []string{``, `,"onConflict":"reject"`, `,"onConflict":"replace"`, `,"payload":"eA=="`, `,"delay":3600000000`, `,"limitKey":"k"`} {
+		for _, more := range []string{``, `,"on_conflict":"reject"`, `,"on_conflict":"replace"`, `,"payload_text":"x"`, `,"delay":"1h"`, `,"limit_key":"k"`} {
 			answer := call("ours", `TaskService/Schedule {"items":[{"lambda":"mine","collection":"ours","key":"`+name+`"`+more+`}]}`)
 			answers[strings.ReplaceAll(answer, name, "X")] = true
 		}
@@ -386,7 +385,7 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 		t.Errorf("keys of others are told apart: %q", slices.Collect(maps.Keys(answers)))
 	}
 	for _, list := range []string{`GateService/ListGates {}`, `CronService/ListCrons {}`, `TaskService/List {"where":""}`, `TaskService/Count {"where":"","exact":true}`} {
-		if answer := call("ours", list); strings.Contains(answer, "theirs") || strings.Contains(answer, `"examined":`) {
+		if answer := call("ours", list); strings.Contains(answer, "theirs") || strings.Contains(answer, `"examined":`) && !strings.Contains(answer, `"examined":0`) {
 			t.Errorf("%s: %s", list, answer)
 		}
 	}
@@ -412,10 +411,6 @@ func (r *running) answerTo(name, procedure, body string) string {
 	}
 	for _, varies := range []string{"Date", "X-Request-Id", "Content-Length"} {
 		response.Header.Del(varies)
-	}
-	var compact bytes.Buffer // protojson varies its spaces
-	if json.Compact(&compact, text) == nil {
-		text = compact.Bytes()
 	}
 	return fmt.Sprintf("%d %v %s", response.StatusCode, response.Header, text)
 }
@@ -485,7 +480,7 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 		"root": {"*:*"}, "team": {"read:mail-*"}, "customer": {"read:mail-a:c7", "read-payload:mail-a:c7", "cancel:mail-a:c7", "schedule:mail-a:c7"},
 	})})
 	for _, lambda := range []string{"mail-a", "mail-b", "bill"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"name":%q}`, lambda))
 	}
 	for name, want := range map[string]string{"root": "bill mail-a mail-b", "team": "mail-a mail-b", "customer": "mail-a"} {
 		answer, _ := r.callAs(name, kinesinv1connect.LambdaServiceListLambdasProcedure, `{}`)
@@ -503,8 +498,8 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 	}
 	for _, lambda := range []string{"mail-a", "bill"} {
 		r.callAs("root", kinesinv1connect.QuotaServiceSetQuotaProcedure, fmt.Sprintf(`{"lambda":%q,"rate":7}`, lambda))
-		r.callAs("root", kinesinv1connect.GateServiceSetGateProcedure, fmt.Sprintf(`{"gate":{"action":"pause","lambda":%q,"collection":"c7","reason":"x"}}`, lambda))
-		r.callAs("root", kinesinv1connect.CronServiceSetCronProcedure, fmt.Sprintf(`{"cron":{"name":%q,"lambda":%q,"collection":"c7","schedule":"@daily"}}`, "of-"+lambda, lambda))
+		r.callAs("root", kinesinv1connect.GateServiceSetGateProcedure, fmt.Sprintf(`{"action":"pause","lambda":%q,"collection":"c7","reason":"x"}`, lambda))
+		r.callAs("root", kinesinv1connect.CronServiceSetCronProcedure, fmt.Sprintf(`{"name":%q,"lambda":%q,"collection":"c7","schedule":"@daily"}`, "of-"+lambda, lambda))
 	}
 	for _, procedure := range []string{
 		kinesinv1connect.QuotaServiceGetQuotasProcedure, kinesinv1connect.GateServiceListGatesProcedure, kinesinv1connect.CronServiceListCronsProcedure,
@@ -525,14 +520,14 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 	}
 	ids := fmt.Sprintf(`"ids":[%q,%q,%q]`, mine, theirs, none)
 	for _, withPayload := range []string{"false", "true"} {
-		answer, code = r.callAs("customer", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`,"withPayload":`+withPayload+`}`)
-		if code != "" || strings.Count(answer, "REASON_NOT_FOUND") != 2 || strings.Count(answer, `"collection":"c7"`) != 1 ||
-			strings.Count(answer, "c2VjcmV0") > 1 || strings.Contains(answer, `"collection":"c8"`) {
+		answer, code = r.callAs("customer", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`,"with_payload":`+withPayload+`}`)
+		if code != "" || strings.Count(answer, `"not_found"`) != 2 || strings.Count(answer, `"collection":"c7"`) != 1 ||
+			strings.Count(answer, `"secret"`) > 1 || strings.Contains(answer, `"collection":"c8"`) {
 			t.Errorf("get: %s", answer)
 		}
 	}
 	answer, code = r.callAs("customer", kinesinv1connect.TaskServiceCancelProcedure, `{`+ids+`}`)
-	if code != "" || strings.Count(answer, "REASON_NOT_FOUND") != 2 || strings.Count(answer, `"cancelled"`) != 1 {
+	if code != "" || strings.Count(answer, `"not_found"`) != 2 || strings.Count(answer, `"cancelled"`) != 1 {
 		t.Errorf("cancel: %s", answer)
 	}
 	answer, _ = r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`}`)
@@ -546,10 +541,10 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "evil": {"schedule:*", "read:own", "read-payload:own", "cancel:own"}})})
 	for _, lambda := range []string{"own", "victim"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"name":%q}`, lambda))
 	}
-	const requestID = "AZrxQqAAcAGAAAAAAAAAAQ==" // a UUIDv7
-	item := `{"items":[{"lambda":%q,"requestId":"` + requestID + `","due":1900000000000000,"payload":"c2VjcmV0"}]}`
+	const requestID = "019af142a00070018000000000000001" // a UUIDv7
+	item := `{"items":[{"lambda":%q,"request_id":"` + requestID + `","due":"2030-03-17T17:46:40Z","payload_text":"secret"}]}`
 	answer, _ := r.callAs("root", kinesinv1connect.TaskServiceScheduleProcedure, fmt.Sprintf(item, "victim"))
 	if !strings.Contains(answer, `"id":`) {
 		t.Fatal(answer)
@@ -560,7 +555,7 @@ func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
 	_ = json.Unmarshal([]byte(answer), &got)
 	if len(got.Results) == 1 && got.Results[0].ID != "" {
 		for _, procedure := range []string{kinesinv1connect.TaskServiceGetProcedure, kinesinv1connect.TaskServiceWaitProcedure, kinesinv1connect.TaskServiceCancelProcedure} {
-			if answer, _ := r.callAs("evil", procedure, fmt.Sprintf(`{"ids":[%q]}`, got.Results[0].ID)); strings.Contains(answer, "victim") && !strings.Contains(answer, "DENIED") {
+			if answer, _ := r.callAs("evil", procedure, fmt.Sprintf(`{"ids":[%q]}`, got.Results[0].ID)); strings.Contains(answer, "victim") && !strings.Contains(answer, "denied") {
 				t.Errorf("%s: %s", procedure, answer)
 			}
 		}
@@ -579,7 +574,7 @@ func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
 func TestPayloadsOfCallersThatMayNotDoEverything(t *testing.T) {
 	path := policyFile(t, map[string][]string{"root": {"*:*"}, "shop": {"schedule:mail:c7", "read:mail:c7", "read-payload:mail:c7"}})
 	r := serve(t, Config{PolicyFile: path})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	codec, err := sdk.NewAESGCMCodec(sdk.PayloadKey{ID: "k", Secret: bytes.Repeat([]byte("k"), 32)})
 	if err != nil {
 		t.Fatal(err)
@@ -604,7 +599,7 @@ func TestALeaseEndsWithItsGrant(t *testing.T) {
 	grants := map[string][]string{"root": {"*:*"}, "worker": {"execute:mail"}, "prometheus": {"metrics"}}
 	path := policyFile(t, grants)
 	r := serve(t, Config{PolicyFile: path})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	if answer, code := r.callAs("prometheus", kinesinv1connect.WorkerServiceRegisterProcedure, `{"name":"w"}`); code != "permission_denied" {
 		t.Errorf("a lease for no lambda: %s %s", code, answer)
 	}
@@ -627,7 +622,7 @@ func TestALeaseEndsWithItsGrant(t *testing.T) {
 
 func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "greedy": {"read:*"}})})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	var ids []string
 	for range 1000 {
 		ids = append(ids, r.later("root", "mail", ""))
@@ -644,7 +639,7 @@ func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
 		})
 	}
 	wait := func(name string) string {
-		_, code := r.callAs(name, kinesinv1connect.TaskServiceWaitProcedure, `{"ids":`+string(list)+`,"wait":1}`)
+		_, code := r.callAs(name, kinesinv1connect.TaskServiceWaitProcedure, `{"ids":`+string(list)+`,"wait":"1us"}`)
 		return code
 	}
 	r.until("no more room", func() bool { return wait("greedy") == "resource_exhausted" })
@@ -659,7 +654,7 @@ func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
 func TestPagesOfAuditRecordsAreBounded(t *testing.T) {
 	r := serve(t, Config{})
 	for body, want := range map[string]string{
-		`{"until":"9223372036854775807"}`: "", `{"since":"9223372036854775807"}`: "", `{"since":"-9223372036854775808"}`: "",
+		`{"until":"9999-12-31T23:59:59Z"}`: "", `{"since":"9999-12-31T23:59:59Z"}`: "",
 		`{"after":"audit-00010101/x/0"}`: "invalid_argument", `{"after":"audit-99990101/x/0"}`: "invalid_argument", `{"after":"x"}`: "invalid_argument", `{"limit":1001}`: "invalid_argument", `{"limit":-1}`: "invalid_argument",
 	} {
 		if answer, code := r.callAs("", kinesinv1connect.AccessServiceListAuditProcedure, body); code != want {
@@ -674,7 +669,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 		"root": {"*:*"}, "owner": {"execute:victim"}, "evil": {"execute:other", "read:*"}, "colleague": {"execute:*"},
 	})})
 	for _, lambda := range []string{"victim", "other"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"name":%q}`, lambda))
 	}
 	register := func(name, lambda string) string {
 		t.Helper()
@@ -691,7 +686,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 		t.Fatal(answer)
 	}
 	claim := func(name, worker, lambda string) (string, string) {
-		return r.callAs(name, kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":[%q],"wait":2000000}`, worker, lambda))
+		return r.callAs(name, kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":[%q],"wait":"2s"}`, worker, lambda))
 	}
 	for _, c := range []struct{ name, worker, lambda string }{
 		{"evil", evil, "victim"},
@@ -736,7 +731,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 func TestARevokedTokenEndsItsStream(t *testing.T) {
 	t.Parallel()
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}})})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"worker","grants":["execute:mail"]}`)
 	var made struct{ Secret string }
 	if err := json.Unmarshal([]byte(answer), &made); err != nil || code != "" {
@@ -787,13 +782,13 @@ func TestNobodyGrantsWhatHeHasNot(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		`{"name":"admin","grants":["read:*"]}`:             "a name exists once",
-		`{"name":"anonymous","grants":["read:*"]}`:         "taken by Kinesin",
-		`{"name":"x","grants":["read:*"],"lifetime":"5"}`:  "want 1m0s to",
-		`{"name":"x","grants":["read:*"],"lifetime":"-9"}`: "want 1m0s to",
-		`{"name":"x","grants":["reed:*"]}`:                 "unknown verb",
-		`{"name":"x"}`:                                     "want 1 to 64",
-		`{"name":"x y","grants":["read:*"]}`:               "want 1 to 100 characters",
+		`{"name":"admin","grants":["read:*"]}`:              "a name exists once",
+		`{"name":"anonymous","grants":["read:*"]}`:          "taken by Kinesin",
+		`{"name":"x","grants":["read:*"],"lifetime":"5us"}`: "want 1m0s to",
+		`{"name":"x","grants":["read:*"],"lifetime":"-9s"}`: "is below zero",
+		`{"name":"x","grants":["reed:*"]}`:                  "unknown verb",
+		`{"name":"x"}`:                                      "want 1 to 64",
+		`{"name":"x y","grants":["read:*"]}`:                "want 1 to 100 characters",
 	} {
 		if answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, body); code == "" || !strings.Contains(answer, says) {
 			t.Errorf("%s: %s, want %q", body, answer, says)
@@ -803,7 +798,7 @@ func TestNobodyGrantsWhatHeHasNot(t *testing.T) {
 
 func TestTokensOnAServerThatAsksForNone(t *testing.T) {
 	r := serve(t, Config{})
-	if _, code := r.callAs("", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`); code != "" {
+	if _, code := r.callAs("", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`); code != "" {
 		t.Fatal(code)
 	}
 	if _, code := r.callAs("somebody", kinesinv1connect.LambdaServiceListLambdasProcedure, `{}`); code != "unauthenticated" {
@@ -837,7 +832,10 @@ func (r *running) audited() (records []auditRecord) {
 	return got.Records
 }
 
-type auditRecord struct{ Identity, From, Action, Target, Outcome, Before, After string }
+type auditRecord struct {
+	Identity, From, Action, Target, Outcome string
+	Before, After                           json.RawMessage
+}
 
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
@@ -889,8 +887,8 @@ func TestWhatIsAudited(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { exported.Add(1) }))
 	defer collector.Close()
 	r := serve(t, Config{PolicyFile: path, AuditTo: &printed, OTLPEndpoint: collector.URL})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
-	r.callAs("root", kinesinv1connect.LambdaServiceUpdateLambdaProcedure, `{"lambda":{"name":"mail","maxAttempts":3}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceUpdateLambdaProcedure, `{"name":"mail","max_attempts":3}`)
 	r.callAs("team", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
 	r.callAs("stranger", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
 	r.callAs("team", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"mine","grants":["*:*"]}`)
@@ -914,9 +912,9 @@ func TestWhatIsAudited(t *testing.T) {
 	_ = json.Unmarshal([]byte(answer), &lease)
 	r.callAs("team", kinesinv1connect.WorkerServiceLeaveProcedure, fmt.Sprintf(`{"worker":%q}`, lease.Worker))
 	id := r.later("root", "mail", "")
-	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"withPayload":true}`, id))
-	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delay":3600000000}`, id))
-	r.callAs("root", kinesinv1connect.TaskServiceUpdateProcedure, fmt.Sprintf(`{"updates":[{"id":%q,"maxAttempts":7}]}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"with_payload":true}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delay":"1h"}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceUpdateProcedure, fmt.Sprintf(`{"updates":[{"id":%q,"max_attempts":7}]}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceCancelProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceRedriveProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
 	writeFile(t, path, policyText(grants)+"extra: 1")
@@ -935,10 +933,10 @@ func TestWhatIsAudited(t *testing.T) {
 		found := false
 		for _, g := range records {
 			found = found || strings.HasPrefix(strings.Join([]string{g.Identity, g.Action, g.Target, g.Outcome}, " "), want) && g.From != ""
-			if g.Action == "lambda.update" && (!strings.Contains(g.Before, `"max_attempts":10`) || !strings.Contains(g.After, `"max_attempts":3`)) {
+			if g.Action == "lambda.update" && (!strings.Contains(string(g.Before), `"max_attempts":10`) || !strings.Contains(string(g.After), `"max_attempts":3`)) {
 				t.Errorf("before %s, after %s", g.Before, g.After)
 			}
-			if g.Action == "quota.set" && strings.Contains(g.After, `"rate":200`) && !strings.Contains(g.Before, `"rate":100`) {
+			if g.Action == "quota.set" && strings.Contains(string(g.After), `"rate":200`) && !strings.Contains(string(g.Before), `"rate":100`) {
 				t.Errorf("before %s, after %s", g.Before, g.After)
 			}
 		}

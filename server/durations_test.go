@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -10,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -56,20 +58,24 @@ func TestTimesOfAnySize(t *testing.T) {
 				continue
 			}
 			body := strings.NewReplacer(`"L"`, `"mail"`, `=L`, `=mail`, `"I"`, `"`+id+`"`).Replace(needs[short].body)
-			message := dynamicpb.NewMessage(method.Input())
-			if err := protojson.Unmarshal([]byte(body), message); err != nil {
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+			if err != nil {
+				t.Fatal(err)
+			}
+			message := kind.New()
+			if _, err := jsonform.Decode([]byte(body), message.Interface()); err != nil {
 				t.Fatal(short, err)
 			}
 			eachTime(message, 3, func(in protoreflect.Message, field protoreflect.FieldDescriptor) {
 				before := in.Get(field)
 				for _, value := range []int64{math.MaxInt64, math.MinInt64, math.MaxInt64 / 1000, math.MaxInt64/1000 + 1, -1} {
 					in.Set(field, protoreflect.ValueOfInt64(value))
-					text, err := protojson.Marshal(message)
+					data, err := proto.Marshal(message.Interface())
 					if err != nil {
 						t.Fatal(err)
 					}
 					calls++
-					if answer := r.failsOf("/"+string(service.FullName())+"/"+string(method.Name()), string(text)); answer != "" {
+					if answer := r.failsOf("/"+string(service.FullName())+"/"+string(method.Name()), data); answer != "" {
 						t.Errorf("%s with %s of %d: %s", short, field.Name(), value, answer)
 					}
 				}
@@ -85,15 +91,15 @@ func TestTimesOfAnySize(t *testing.T) {
 }
 
 // failsOf returns the answer to a call that is the server's fault; empty: it is none, or the call waits.
-func (r *running) failsOf(procedure, body string) string {
+func (r *running) failsOf(procedure string, body []byte) string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 300*time.Millisecond)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+procedure, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+procedure, bytes.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", "application/proto")
 	response, err := r.http.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -21,14 +21,14 @@ func TestWhoMaySetAGate(t *testing.T) {
 		"blind": {"operate:mail"}, "other": {"*:pay"},
 	})})
 	for _, lambda := range []string{"mail", "pay"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"`+lambda+`"}`)
 	}
 	r.later("root", "mail", "")
 	r.later("root", "mail", "seven")
-	whole, part := `{"gate":{"action":"pause","lambda":"mail","reason":"x"}}`, `{"gate":{"action":"pause","lambda":"mail","collection":"seven","reason":"x"}}`
+	whole, part := `{"action":"pause","lambda":"mail","reason":"x"}`, `{"action":"pause","lambda":"mail","collection":"seven","reason":"x"}`
 	for who, may := range map[string]bool{"ops": true, "seven": false, "reader": false, "blind": true, "other": false} {
 		for _, body := range []string{whole, part} {
-			dry := strings.TrimSuffix(body, "}") + `,"dryRun":true}`
+			dry := strings.TrimSuffix(body, "}") + `,"dry_run":true}`
 			if answer, code := r.callAs(who, setGate, dry); (code == "") != may || !may && code != "permission_denied" {
 				t.Errorf("dry run of %s as %s: %s", body, who, answer)
 			}
@@ -47,7 +47,7 @@ func TestWhoMaySetAGate(t *testing.T) {
 		if answer, _ := r.callAs(who, kinesinv1connect.GateServiceListGatesProcedure, `{}`); strings.Contains(answer, `"id":"2"`) != sees {
 			t.Errorf("list as %s: %s", who, answer)
 		}
-		if who == "seven" && !strings.Contains(answer, `"nextHour":"1"`) || who == "ops" && !strings.Contains(answer, `"nextHour":"2"`) {
+		if who == "seven" && !strings.Contains(answer, `"next_hour":1`) || who == "ops" && !strings.Contains(answer, `"next_hour":2`) {
 			t.Errorf("counts as %s: %s", who, answer)
 		}
 	}
@@ -72,9 +72,9 @@ func TestWhoMaySetAGate(t *testing.T) {
 
 func TestGatesAreAudited(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "reader": {"read:mail"}})})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
-	r.callAs("root", setGate, `{"gate":{"action":"pause","lambda":"mail","reason":"db"},"dryRun":true}`)
-	r.callAs("root", setGate, `{"gate":{"action":"pause","lambda":"mail","reason":"db"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
+	r.callAs("root", setGate, `{"action":"pause","lambda":"mail","reason":"db","dry_run":true}`)
+	r.callAs("root", setGate, `{"action":"pause","lambda":"mail","reason":"db"}`)
 	r.callAs("reader", resumeGate, `{"id":"1"}`)
 	r.callAs("root", resumeGate, `{"id":"1","pace":7}`)
 	acts := map[string]bool{}
@@ -84,7 +84,7 @@ func TestGatesAreAudited(t *testing.T) {
 		}
 		acts[strings.Join([]string{a.Identity, a.Action, a.Target, a.Outcome}, " ")] = true
 		isSet, isResumed := a.Action == "gate.set", a.Action == "gate.resume" && a.Outcome == "ok"
-		if (isSet || isResumed) != strings.Contains(a.After, `"id":"1"`) || isResumed != strings.Contains(a.Before, `"state":"active"`) || isResumed != strings.Contains(a.After, `"pace":7`) {
+		if (isSet || isResumed) != strings.Contains(string(a.After), `"id":"1"`) || isResumed != strings.Contains(string(a.Before), `"state":"active"`) || isResumed != strings.Contains(string(a.After), `"pace":7`) {
 			t.Errorf("%+v", a)
 		}
 	}

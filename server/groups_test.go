@@ -25,7 +25,7 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		"mailer": {"schedule:mail"}, "wide": {"schedule:report"}, "reader": {"read:report"},
 	})})
 	for _, lambda := range []string{"mail", "report"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"`+lambda+`"}`)
 	}
 	chained, deep := `{"then":[{"lambda":"report","then":[{"lambda":"mail"}]}]}`, `{"then":[{"lambda":"mail"}],"else":[{"lambda":"mail","finally":[{"lambda":"mail","else":[{"lambda":"report"}]}]}]}`
 	whole, part, other := `{"then":[{"lambda":"report"}]}`, `{"then":[{"lambda":"report","collection":"seven"}]}`, `{"then":[{"lambda":"report","collection":"seven"}],"else":[{"lambda":"mail"}]}`

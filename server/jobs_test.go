@@ -15,7 +15,7 @@ func TestWhoSeesAJob(t *testing.T) {
 		"root": {"*:*"}, "ann": {"read:mail", "cancel:mail"}, "bob": {"read:*", "cancel:*"}, "reader": {"read:*"},
 	})})
 	for _, lambda := range []string{"mail", "pay"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"`+lambda+`"}`)
 		r.later("root", lambda, "")
 	}
 	create := kinesinv1connect.JobServiceCreateJobProcedure
@@ -30,7 +30,10 @@ func TestWhoSeesAJob(t *testing.T) {
 	}
 	answer, code := r.callAs("ann", create, `{"action":"cancel","all":true,"pace":1}`)
 	var made struct {
-		Job struct{ ID, CreatedBy string }
+		Job struct {
+			ID        string
+			CreatedBy string `json:"created_by"`
+		}
 	}
 	if err := json.Unmarshal([]byte(answer), &made); err != nil || code != "" || made.Job.CreatedBy != "ann" {
 		t.Fatal(answer)
@@ -53,17 +56,17 @@ func TestWhoSeesAJob(t *testing.T) {
 func TestWhoCountsWhat(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "ann": {"read:mail:seven"}})})
 	for _, lambda := range []string{"mail", "pay"} {
-		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"`+lambda+`"}`)
 		r.later("root", lambda, "")
 		r.later("root", lambda, "seven")
 	}
 	count := kinesinv1connect.TaskServiceCountProcedure
-	for body, want := range map[string]string{`{}`: `"count":"1"`, `{"where":"not collection=seven"}`: `"exact":true`, `{"where":"lambda=pay"}`: "permission_denied"} {
+	for body, want := range map[string]string{`{}`: `"count":1`, `{"where":"not collection=seven"}`: `"exact":true`, `{"where":"lambda=pay"}`: "permission_denied"} {
 		if answer, _ := r.callAs("ann", count, body); !strings.Contains(answer, want) {
 			t.Errorf("%s: %s", body, answer)
 		}
 	}
-	if answer, _ := r.callAs("root", count, `{}`); !strings.Contains(answer, `"count":"4"`) {
+	if answer, _ := r.callAs("root", count, `{}`); !strings.Contains(answer, `"count":4`) {
 		t.Error(answer)
 	}
 	if answer, _ := r.callAs("ann", kinesinv1connect.TaskServiceStatsProcedure, `{}`); strings.Contains(answer, "mail") {
@@ -77,7 +80,7 @@ func TestAJobEndsWithItsMaker(t *testing.T) {
 	grants := map[string][]string{"root": {"*:*"}, "gone": {"read:mail", "cancel:mail"}}
 	path := policyFile(t, grants)
 	r := serve(t, Config{PolicyFile: path})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	const tasks = 60
 	for range tasks {
 		r.later("root", "mail", "")

@@ -13,7 +13,7 @@ import (
 func TestResultsAreForThoseWhoReadPayloads(t *testing.T) {
 	grants := map[string][]string{"root": {"*:*"}, "reader": {"read:mail"}, "partner": {"read:mail", "read-payload:mail:c7"}}
 	r := serve(t, Config{PolicyFile: policyFile(t, grants)})
-	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"name":"mail"}`)
 	answer, _ := r.callAs("root", kinesinv1connect.TaskServiceScheduleProcedure, `{"items":[{"lambda":"mail","collection":"c7"},{"lambda":"mail"}]}`)
 	var scheduled struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(answer), &scheduled); err != nil || len(scheduled.Results) != 2 {
@@ -23,14 +23,14 @@ func TestResultsAreForThoseWhoReadPayloads(t *testing.T) {
 	var lease struct{ Worker string }
 	_ = json.Unmarshal([]byte(answer), &lease)
 	for done := 0; done < 2; {
-		answer, _ = r.callAs("root", kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"limit":2,"wait":5000000}`, lease.Worker))
+		answer, _ = r.callAs("root", kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"limit":2,"wait":"5s"}`, lease.Worker))
 		var claimed struct{ Tasks []struct{ Task string } }
 		if err := json.Unmarshal([]byte(answer), &claimed); err != nil || len(claimed.Tasks) == 0 {
 			t.Fatal(answer)
 		}
 		for _, c := range claimed.Tasks {
 			r.callAs("root", kinesinv1connect.WorkerServiceSetResultsProcedure,
-				fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":1,"outcome":"success","started":"1","result":"c2VjcmV0"}]}`, lease.Worker, c.Task))
+				fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":1,"outcome":"success","result_text":"secret"}]}`, lease.Worker, c.Task))
 			done++
 		}
 	}
@@ -42,7 +42,7 @@ func TestResultsAreForThoseWhoReadPayloads(t *testing.T) {
 				body, want = `{"lambda":"mail"}`, 0
 			}
 			answer, code := r.callAs(name, procedure, body)
-			if got := strings.Count(answer, `"result":"c2VjcmV0"`); code != "" || got != want || strings.Count(answer, `"resultBytes":"6"`) != 2 {
+			if got := strings.Count(answer, `"result_text":"secret"`); code != "" || got != want || strings.Count(answer, `"result_bytes":6`) != 2 {
 				t.Errorf("%s as %s: %d results, want %d, and their sizes: %s", procedure, name, got, want, answer)
 			}
 		}

@@ -34,15 +34,15 @@ func TestEachIdentityHasAShare(t *testing.T) {
 		return status, text
 	}
 	for _, who := range []string{"a", "b"} {
-		if status, text := call(who, "LambdaService/CreateLambda", `{"lambda":{"name":"`+who+`-x"}}`); status != http.StatusOK {
+		if status, text := call(who, "LambdaService/CreateLambda", `{"name":"`+who+`-x"}`); status != http.StatusOK {
 			t.Fatal(status, text)
 		}
-		if status, text := call(who, "TaskService/Schedule", `{"items":[`+strings.Repeat(`{"lambda":"`+who+`-x","delay":"3600000000"},`, 499)+`{"lambda":"`+who+`-x","delay":"3600000000"}]}`); status != http.StatusOK {
+		if status, text := call(who, "TaskService/Schedule", `{"items":[`+strings.Repeat(`{"lambda":"`+who+`-x","delay":"1h"},`, 499)+`{"lambda":"`+who+`-x","delay":"1h"}]}`); status != http.StatusOK {
 			t.Fatal(status, text)
 		}
 	}
 	job := func(who string, _ int) (string, string) {
-		return "JobService/CreateJob", fmt.Sprintf(`{"action":"reschedule","by":"1000000","where":"lambda = \"%s-x\"","pace":1}`, who)
+		return "JobService/CreateJob", fmt.Sprintf(`{"action":"reschedule","by":"1s","where":"lambda = \"%s-x\"","pace":1}`, who)
 	}
 	for what, c := range map[string]struct {
 		least, most int
@@ -51,10 +51,10 @@ func TestEachIdentityHasAShare(t *testing.T) {
 	}{
 		"jobs": {30, 50, "there may be 100", job},
 		"lambdas": {6, 9, "serve --lambdas-max", func(who string, i int) (string, string) {
-			return "LambdaService/CreateLambda", fmt.Sprintf(`{"lambda":{"name":"%s-%d"}}`, who, i)
+			return "LambdaService/CreateLambda", fmt.Sprintf(`{"name":"%s-%d"}`, who, i)
 		}},
 		"gates": {300, 500, "there may be 1000 gates", func(who string, i int) (string, string) {
-			return "GateService/SetGate", fmt.Sprintf(`{"gate":{"lambda":"%s-x","action":"pause","reason":"r","tag":"t=%d"}}`, who, i)
+			return "GateService/SetGate", fmt.Sprintf(`{"lambda":"%s-x","action":"pause","reason":"r","tag":"t=%d"}`, who, i)
 		}},
 	} {
 		made := 0

@@ -27,20 +27,12 @@ import (
 // null, values of another type, and what is no text. A list is bounded while it is decoded. An error says where it is and
 // what is allowed there.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
-	if !json.Valid(data) {
-		err := json.Unmarshal(data, new(json.RawMessage)) // which says where
-		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-			return nil, fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
-		}
-		return nil, fmt.Errorf("the body is not JSON: %w", err)
-	}
-	if err := api.CheckJSONText(data); err != nil {
-		return nil, err
-	}
 	o := objectOf(m.ProtoReflect(), "the body")
 	o.except = except
-	err = o.decode(&scanner{data: data})
-	return o.given, err
+	if err := o.whole(data); err != nil {
+		return o.given, errors.New(api.Visible(err.Error()))
+	}
+	return o.given, nil
 }
 
 // object is a JSON object that is read.
@@ -107,13 +99,28 @@ func (o *object) missing() (names []string) {
 	return names
 }
 
+// whole reads a text that is to be the object.
+func (o *object) whole(data []byte) error {
+	if !json.Valid(data) {
+		err := json.Unmarshal(data, new(json.RawMessage)) // which says where
+		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
+			return fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
+		}
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	if err := api.CheckJSONText(data); err != nil {
+		return err //nolint:wrapcheck // it says where
+	}
+	return o.decode(&scanner{data: data})
+}
+
 // decode reads the value that is next.
 func (o *object) decode(s *scanner) error {
 	err := s.members(o.where, func(name string) error {
 		m, of, known := o.member(name)
 		switch {
 		case !known:
-			return fmt.Errorf("unknown field %q in %s; allowed here: %s", api.Visible(name), o.where, strings.Join(o.allowed(), ", "))
+			return fmt.Errorf("unknown field %q in %s; allowed here: %s", name, o.where, strings.Join(o.allowed(), ", "))
 		case slices.Contains(o.given, name):
 			return fmt.Errorf("field %q is twice in %s", name, o.where)
 		}
@@ -135,8 +142,6 @@ func (o *object) decode(s *scanner) error {
 	return nil
 }
 
-var errForms = errors.New("the same in two forms")
-
 // payload reads bytes of a user, of which an object may have one form.
 func (o *object) payload(m member, of protoreflect.Message, raw []byte) error {
 	name := string(m.Name())
@@ -147,7 +152,7 @@ func (o *object) payload(m member, of protoreflect.Message, raw []byte) error {
 		}
 	}
 	if forms > 1 {
-		return fmt.Errorf("%w: want one of %s, %s_text and %s_base64", errForms, name, name, name)
+		return fmt.Errorf("the same in two forms: want one of %s, %s_text and %s_base64", name, name, name)
 	}
 	var data []byte
 	switch m.form {
@@ -253,7 +258,7 @@ func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 		return nil
 	})
 	if !isList {
-		return fmt.Errorf("%s: %s is no list", name, api.Visible(Shown(s.value())))
+		return fmt.Errorf("%s: %s is no list", name, Shown(s.value()))
 	}
 	return err
 }
@@ -265,13 +270,13 @@ func (f *field) readEntries(s *scanner, into protoreflect.Map) error {
 		key := protoreflect.ValueOfString(member).MapKey()
 		switch {
 		case into.Has(key):
-			return fmt.Errorf("%s: %q is there twice", name, api.Visible(member))
+			return fmt.Errorf("%s: %q is there twice", name, member)
 		case into.Len() == f.max:
 			return fmt.Errorf("%s: more than %d", name, f.max)
 		}
 		v, err := values.read(s.value())
 		if err != nil {
-			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), values.want())
+			return fmt.Errorf("%s: the value of %q is not %s", name, member, values.want())
 		}
 		into.Set(key, v)
 		return nil
@@ -300,7 +305,7 @@ func (f *field) read(raw []byte) (v protoreflect.Value, err error) {
 		}
 		data, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 		if err != nil {
-			err = fmt.Errorf("%s is no text of hexadecimal digits", api.Visible(Shown(raw)))
+			err = fmt.Errorf("%s is no text of hexadecimal digits", Shown(raw))
 		}
 		return protoreflect.ValueOfBytes(data), err
 	}
@@ -345,7 +350,7 @@ func (f *field) readScalar(raw []byte) (v protoreflect.Value, err error) {
 		err = errWant
 	}
 	if err != nil {
-		return v, fmt.Errorf("%s is not %s", api.Visible(Shown(raw)), f.want())
+		return v, fmt.Errorf("%s is not %s", Shown(raw), f.want())
 	}
 	return v, nil
 }
@@ -382,7 +387,7 @@ func (f *field) want() string {
 func ReadInstant(raw []byte) (micros int64, err error) {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return 0, fmt.Errorf("%s is no time: %s", api.Visible(Shown(raw)), momentWant)
+		return 0, fmt.Errorf("%s is no time: %s", Shown(raw), momentWant)
 	}
 	return ParseInstant(text)
 }
@@ -402,7 +407,7 @@ func ParseInstant(text string) (micros int64, err error) {
 func (f *field) readDuration(raw []byte) (micros int64, err error) {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return 0, fmt.Errorf("%s is no duration: %s", api.Visible(Shown(raw)), api.DurationWant)
+		return 0, fmt.Errorf("%s is no duration: %s", Shown(raw), api.DurationWant)
 	}
 	parse := api.ParseDuration
 	if f.isSigned {
@@ -422,7 +427,7 @@ func (f *field) readDuration(raw []byte) (micros int64, err error) {
 func textOf(raw []byte, want string) (text string, err error) {
 	text, is := unquoted(raw)
 	if !is {
-		return "", fmt.Errorf("%s is not %s", api.Visible(Shown(raw)), want)
+		return "", fmt.Errorf("%s is not %s", Shown(raw), want)
 	}
 	return text, nil
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-
-	"github.com/kinesin-io/kinesin/api"
 )
 
 // scanner reads valid JSON from left to right, each byte once, however deep the objects are.
@@ -66,7 +64,7 @@ func (s *scanner) value() []byte {
 // errors.
 func (s *scanner) members(where any, f func(name string) error) error {
 	if !s.skip('{') {
-		return fmt.Errorf("%v: %s is no JSON object", where, api.Visible(Shown(s.value())))
+		return fmt.Errorf("%v: %s is no JSON object", where, Shown(s.value()))
 	}
 	for !s.skip('}') {
 		s.skip(',')

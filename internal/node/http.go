@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/rest"
@@ -20,6 +21,7 @@ import (
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := append(slices.Clip(n.spans), api.HandlerOptions(api.Hooks{Internal: n.internalError})...)
+	options = append(options, jsonform.HandlerOption())
 	of := n.Services()
 	if n.inbound != nil {
 		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(of.DeadLetters, options...))

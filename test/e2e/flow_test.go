@@ -218,7 +218,7 @@ func TestObservability(t *testing.T) {
 func TestJSONOverHTTP(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "curl").Must(t)
-	body := strings.NewReader(`{"items":[{"lambda":"curl","delay":"3600000000"},{"lambda":"nobody"}]}`)
+	body := strings.NewReader(`{"items":[{"lambda":"curl","delay":"1h"},{"lambda":"nobody"}]}`)
 	response, err := http.Post(s.URL+"/kinesin.v1.TaskService/Schedule", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
@@ -227,13 +227,13 @@ func TestJSONOverHTTP(t *testing.T) {
 	var got struct {
 		Results []struct {
 			ID      string
-			Problem struct{ Reason, Text string }
+			Problem struct{ Reason, Detail string }
 		}
 	}
 	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK || len(got.Results) != 2 {
 		t.Fatalf("%s, %v: %+v", response.Status, err, got)
 	}
-	if got.Results[0].ID == "" || got.Results[1].Problem.Reason != "REASON_UNKNOWN_LAMBDA" {
+	if got.Results[0].ID == "" || got.Results[1].Problem.Reason != "unknown_lambda" {
 		t.Errorf("got %+v", got)
 	}
 }
