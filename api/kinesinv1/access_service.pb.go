@@ -27,9 +27,9 @@ type Token struct {
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of its identity
 	Grants []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"` // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN
 	// when it was made
-	Created       int64  `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Expires       int64  `protobuf:"varint,4,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: never
-	Revoked       int64  `protobuf:"varint,5,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"`  // 0: it is not revoked
+	Created       int64  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	Expires       int64  `protobuf:"varint,4,opt,name=expires,proto3" json:"expires,omitempty"`                     // 0: never
+	Revoked       int64  `protobuf:"varint,5,opt,name=revoked,proto3" json:"revoked,omitempty"`                     // 0: it is not revoked
 	CreatedBy     string `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -109,9 +109,9 @@ func (x *Token) GetCreatedBy() string {
 
 type CreateTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                              // of the identity: 1 to 100 characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit
-	Grants        []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`                          // 1 to 64, of those that the caller has
-	Lifetime      int64                  `protobuf:"varint,3,opt,name=lifetime,json=lifetimeMicros,proto3" json:"lifetime,omitempty"` // 0: it does not expire
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`          // of the identity: 1 to 100 characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit
+	Grants        []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`      // 1 to 64, of those that the caller has
+	Lifetime      int64                  `protobuf:"varint,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"` // 0: it does not expire
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,7 +391,7 @@ func (x *RevokeTokenResponse) GetToken() *Token {
 type AuditRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// when it was done, by the clock of the server
-	At       int64  `protobuf:"varint,1,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
+	At       int64  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
 	Identity string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"` // who did it
 	From     string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`         // network address
 	Action   string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`     // such as lambda.update
@@ -517,8 +517,8 @@ func (x *AuditRecord) GetHash() []byte {
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// only records from here on; 0: from the oldest
-	Since         int64  `protobuf:"varint,1,opt,name=since,json=sinceMicros,proto3" json:"since,omitempty"`
-	Until         int64  `protobuf:"varint,2,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"`                 // 0: now
+	Since         int64  `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	Until         int64  `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`                                  // 0: now
 	Limit         int32  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // 0: 100; at most 1000
 	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                   // cursor of the page before
 	NewestFirst   bool   `protobuf:"varint,260,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"` // with the cursor of a page that was listed so, too
@@ -760,19 +760,19 @@ var File_kinesin_v1_access_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_access_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/access_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xc4\x01\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xb2\x01\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06grants\x18\x02 \x03(\tR\x06grants\x12$\n" +
-	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12$\n" +
-	"\aexpires\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rexpiresMicros\x12$\n" +
-	"\arevoked\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\rrevokedMicros\x12\x1d\n" +
+	"\x06grants\x18\x02 \x03(\tR\x06grants\x12\x1e\n" +
+	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\aexpires\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12\x1e\n" +
+	"\arevoked\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\arevoked\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x06 \x01(\tR\tcreatedBy\"n\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\"h\n" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\x06grants\x18\x02 \x03(\tB\x04\xf0\xf3\x18@R\x06grants\x12&\n" +
-	"\blifetime\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x0elifetimeMicros\"V\n" +
+	"\x06grants\x18\x02 \x03(\tB\x04\xf0\xf3\x18@R\x06grants\x12 \n" +
+	"\blifetime\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\blifetime\"V\n" +
 	"\x13CreateTokenResponse\x12'\n" +
 	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x13\n" +
@@ -782,9 +782,9 @@ const file_kinesin_v1_access_service_proto_rawDesc = "" +
 	"\x12RevokeTokenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\">\n" +
 	"\x13RevokeTokenResponse\x12'\n" +
-	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\"\x9f\x02\n" +
-	"\vAuditRecord\x12\x1a\n" +
-	"\x02at\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\batMicros\x12\x1a\n" +
+	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\"\x99\x02\n" +
+	"\vAuditRecord\x12\x14\n" +
+	"\x02at\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\x02at\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x16\n" +
 	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
@@ -795,10 +795,10 @@ const file_kinesin_v1_access_service_proto_rawDesc = "" +
 	"\x05count\x18\t \x01(\rR\x05count\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x04R\x03seq\x12\x18\n" +
-	"\x04hash\x18\v \x01(\fB\x04\xc0\xf3\x18\x04R\x04hash\"\xa6\x01\n" +
-	"\x10ListAuditRequest\x12 \n" +
-	"\x05since\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\vsinceMicros\x12 \n" +
-	"\x05until\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\x12\x14\n" +
+	"\x04hash\x18\v \x01(\fB\x04\xc0\xf3\x18\x04R\x04hash\"\x9a\x01\n" +
+	"\x10ListAuditRequest\x12\x1a\n" +
+	"\x05since\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05since\x12\x1a\n" +
+	"\x05until\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\tR\x05after\x12\"\n" +
 	"\fnewest_first\x18\x84\x02 \x01(\bR\vnewestFirst\"Z\n" +

@@ -130,8 +130,8 @@ func (x *BackupRequest) GetHave() []*BackupFile {
 
 type BackupStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Created       int64                  `protobuf:"varint,1,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"` // everything acknowledged before then is in the backup
-	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`                         // without checksums
+	Created       int64                  `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"` // everything acknowledged before then is in the backup
+	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`      // without checksums
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,9 +268,9 @@ const file_kinesin_v1_backup_service_proto_rawDesc = "" +
 	"\x05bytes\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x1c\n" +
 	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"C\n" +
 	"\rBackupRequest\x122\n" +
-	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileB\x06\xf0\xf3\x18\x80\x80@R\x04have\"a\n" +
-	"\vBackupStart\x12$\n" +
-	"\acreated\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12,\n" +
+	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileB\x06\xf0\xf3\x18\x80\x80@R\x04have\"[\n" +
+	"\vBackupStart\x12\x1e\n" +
+	"\acreated\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.kinesin.v1.BackupFileR\x05files\"\xb9\x01\n" +
 	"\x0eBackupResponse\x12-\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.kinesin.v1.BackupStartR\x05start\x12*\n" +

@@ -29,14 +29,14 @@ type ChainTask struct {
 	// The state of the task; or "planned": the task before it has not ended; "skipped": that ended in another way;
 	// "missing": it is not kept any more, or its lambda was deleted.
 	State      string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Edge       string `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"`                     // "then", "else" or "finally"; empty: it is the first
-	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`         // of the task; empty: it is in none
-	Due        int64  `protobuf:"varint,6,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`       // 0: not known yet
-	Delay      int64  `protobuf:"varint,7,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // of one that is planned
+	Edge       string `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"`             // "then", "else" or "finally"; empty: it is the first
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // of the task; empty: it is in none
+	Due        int64  `protobuf:"varint,6,opt,name=due,proto3" json:"due,omitempty"`              // 0: not known yet
+	Delay      int64  `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"`          // of one that is planned
 	// first start; 0: it has not started
-	Started int64 `protobuf:"varint,8,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	Started int64 `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
 	// when it ended; 0: it has not ended
-	Ended     int64        `protobuf:"varint,9,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	Ended     int64        `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
 	Attempt   uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`                  // number of its newest attempt; 0: none
 	Error     string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
 	WaitsFor  string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
@@ -229,11 +229,11 @@ func (x *GetChainRequest) GetId() string {
 
 type GetChainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                   // the id of its first task
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`             // "live", "paused" or "ended"
-	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`               // its first task, with all that follow it
-	Count         uint32                 `protobuf:"varint,4,opt,name=count,json=tasks,proto3" json:"count,omitempty"` // how many of its tasks are there, as far as shown
-	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`              // it has more tasks than are shown
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`        // the id of its first task
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`  // "live", "paused" or "ended"
+	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`    // its first task, with all that follow it
+	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"` // how many of its tasks are there, as far as shown
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`   // it has more tasks than are shown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,9 +305,9 @@ func (x *GetChainResponse) GetMore() bool {
 
 type ControlChainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                             // of any task of the chain
-	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                                     // "cancel", "pause", "resume", "redrive" or "extend"
-	StartBefore   int64                  `protobuf:"varint,3,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"` // of extend
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                       // of any task of the chain
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                               // "cancel", "pause", "resume", "redrive" or "extend"
+	StartBefore   int64                  `protobuf:"varint,3,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // of extend
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,7 +436,7 @@ var File_kinesin_v1_chain_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/chain_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xc6\x03\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xae\x03\n" +
 	"\tChainTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -444,11 +444,11 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x04edge\x18\x04 \x01(\tR\x04edge\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
-	"collection\x12\x1c\n" +
-	"\x03due\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12 \n" +
-	"\x05delay\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\vdelayMicros\x12$\n" +
-	"\astarted\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\x12 \n" +
-	"\x05ended\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\vendedMicros\x12\x18\n" +
+	"collection\x12\x16\n" +
+	"\x03due\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
+	"\x05delay\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1e\n" +
+	"\astarted\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
+	"\x05ended\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x18\n" +
 	"\aattempt\x18\n" +
 	" \x01(\rR\aattempt\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x1b\n" +
@@ -462,12 +462,12 @@ const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12)\n" +
 	"\x04root\x18\x03 \x01(\v2\x15.kinesin.v1.ChainTaskR\x04root\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"l\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"f\n" +
 	"\x13ControlChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06action\x18\x02 \x01(\tR\x06action\x12-\n" +
-	"\fstart_before\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x11startBeforeMicros\"h\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12'\n" +
+	"\fstart_before\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartBefore\"h\n" +
 	"\x14ControlChainResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\rR\achanged\x12\x12\n" +

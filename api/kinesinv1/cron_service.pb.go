@@ -29,15 +29,15 @@ type Cron struct {
 	Lambda        string            `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                        // a managed lambda; cannot change
 	Schedule      string            `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                                                    // five or six fields, @daily, "@every 90s" or an RRULE
 	Zone          string            `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                                                            // an IANA name; empty: UTC
-	Start         int64             `protobuf:"varint,5,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`                                                        // no nominal time before it; 0: no bound
-	End           int64             `protobuf:"varint,6,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`                                                              // no nominal time at or after it; 0: no bound
-	Jitter        int64             `protobuf:"varint,7,opt,name=jitter,json=jitterMicros,proto3" json:"jitter,omitempty"`                                                     // an occurrence is due later by less than this; at most 24h, in milliseconds
+	Start         int64             `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`                                                                         // no nominal time before it; 0: no bound
+	End           int64             `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`                                                                             // no nominal time at or after it; 0: no bound
+	Jitter        int64             `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`                                                                       // an occurrence is due later by less than this; at most 24h, in milliseconds
 	Gap           string            `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                              // "shift" (default) or "skip"
 	Fold          string            `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                            // "first" (default) or "both"
 	Overlap       string            `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
 	CatchUp       string            `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                                      // "last" (default), "none" or "all"
 	CatchUpMax    uint32            `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                                          // of "all"; 0: 1,000
-	CatchUpWithin int64             `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithinMicros,proto3" json:"catch_up_within,omitempty"`                           // of "all"; 0: a day
+	CatchUpWithin int64             `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"`                                 // of "all"; 0: a day
 	FailuresMax   uint32            `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                                         // so many failed occurrences in a row pause the cron; 0: none does
 	Priority      string            `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // empty: the lambda's default
 	Collection    string            `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // of its tasks
@@ -49,13 +49,13 @@ type Cron struct {
 	Revision uint64 `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
 	Version  uint64 `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"` // rises with each change
 	// when it was created
-	Created   int64  `protobuf:"varint,21,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created   int64  `protobuf:"varint,21,opt,name=created,proto3" json:"created,omitempty"`
 	CreatedBy string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // an identity
 	// when it was changed last
-	Updated       int64      `protobuf:"varint,23,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
+	Updated       int64      `protobuf:"varint,23,opt,name=updated,proto3" json:"updated,omitempty"`
 	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`               // an identity
 	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                        // absent: it is not paused
-	Next          []int64    `protobuf:"varint,26,rep,packed,name=next,json=nextMicros,proto3" json:"next,omitempty"`                  // nominal times to come, at most 5; none while it is paused
+	Next          []int64    `protobuf:"varint,26,rep,packed,name=next,proto3" json:"next,omitempty"`                                  // nominal times to come, at most 5; none while it is paused
 	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                            // the lambda's registration made it, and it alone changes and deletes it
 	Warning       string     `protobuf:"bytes,410,opt,name=warning,proto3" json:"warning,omitempty"`                                   // in the answer to SetCron alone: what its author may not have meant, such as six fields, the first of which is seconds
 	LambdaDeleted bool       `protobuf:"varint,420,opt,name=lambda_deleted,json=lambdaDeleted,proto3" json:"lambda_deleted,omitempty"` // it fires no more, and can only be deleted
@@ -308,8 +308,8 @@ type CronPause struct {
 	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // why, for people
 	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`         // an identity; empty: its failure limit
 	// when it was paused
-	At            int64 `protobuf:"varint,3,opt,name=at,json=atMicros,proto3" json:"at,omitempty"`
-	Until         int64 `protobuf:"varint,4,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it resumes by itself; 0: never
+	At            int64 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	Until         int64 `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"` // when it resumes by itself; 0: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,7 +657,7 @@ type PauseCronRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
 	// why, for people; at most 512 bytes
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Until         int64  `protobuf:"varint,3,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // 0: until it is resumed
+	Until         int64  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"` // 0: until it is resumed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,8 +944,8 @@ func (x *RunCronResponse) GetId() string {
 type BackfillCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                            // of the cron
-	From          int64                  `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"`           // nominal times from here on
-	To            int64                  `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`                 // nominal times before it
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`                           // nominal times from here on
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`                               // nominal times before it
 	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                           // tasks per second; 0: the recovery quota of the lambda, or no limit
 	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only count
 	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`                             // allows more than 100,000 occurrences
@@ -1159,10 +1159,10 @@ func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
 
 type CronHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                  // of the cron
-	From          int64                  `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"` // 0: as far back as limit reaches
-	To            int64                  `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`       // 0: now
-	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`               // 1 to 1,000; 0: 20
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // of the cron
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`   // 0: as far back as limit reaches
+	To            int64                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`       // 0: now
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; 0: 20
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1272,15 +1272,15 @@ func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
 type CronOccurrence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// the time at which the cron's expression fires
-	Nominal       int64  `protobuf:"varint,1,opt,name=nominal,json=nominalMicros,proto3" json:"nominal,omitempty"`
-	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`         // number of the cron's settings that were in charge
-	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`            // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`              // of what was skipped or missed
-	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                      // of its task; empty: it has none
-	State         string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                // of its task
-	Late          int64  `protobuf:"varint,7,opt,name=late,json=lateMicros,proto3" json:"late,omitempty"` // how long after its due time it first started; 0: it was not started
-	Backfill      bool   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`        // its task is that of a backfill
-	Manual        bool   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`            // RunCron has scheduled its task, and nominal is when
+	Nominal       int64  `protobuf:"varint,1,opt,name=nominal,proto3" json:"nominal,omitempty"`
+	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`  // number of the cron's settings that were in charge
+	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`     // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`       // of what was skipped or missed
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`               // of its task; empty: it has none
+	State         string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`         // of its task
+	Late          int64  `protobuf:"varint,7,opt,name=late,proto3" json:"late,omitempty"`          // how long after its due time it first started; 0: it was not started
+	Backfill      bool   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // its task is that of a backfill
+	Manual        bool   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`     // RunCron has scheduled its task, and nominal is when
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1383,15 +1383,15 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\x99\t\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xef\b\n" +
 	"\x04Cron\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x1c\n" +
 	"\x06lambda\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12 \n" +
 	"\bschedule\x18\x03 \x01(\tB\x04\xd8\xf3\x18\x01R\bschedule\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\tR\x04zone\x12 \n" +
-	"\x05start\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartMicros\x12\x1c\n" +
-	"\x03end\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\tendMicros\x12\"\n" +
-	"\x06jitter\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\fjitterMicros\x12 \n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1a\n" +
+	"\x05start\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05start\x12\x16\n" +
+	"\x03end\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03end\x12\x1c\n" +
+	"\x06jitter\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x06jitter\x12 \n" +
 	"\x03gap\x18\b \x01(\tB\x0e\xfa\xf3\x18\n" +
 	"shift skipR\x03gap\x12\"\n" +
 	"\x04fold\x18\t \x01(\tB\x0e\xfa\xf3\x18\n" +
@@ -1400,8 +1400,8 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	" \x01(\tB#\xfa\xf3\x18\x1fallow skip queue cancel replaceR\aoverlap\x12,\n" +
 	"\bcatch_up\x18\v \x01(\tB\x11\xfa\xf3\x18\rnone last allR\acatchUp\x12 \n" +
 	"\fcatch_up_max\x18\f \x01(\rR\n" +
-	"catchUpMax\x122\n" +
-	"\x0fcatch_up_within\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\x13catchUpWithinMicros\x12!\n" +
+	"catchUpMax\x12,\n" +
+	"\x0fcatch_up_within\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\rcatchUpWithin\x12!\n" +
 	"\ffailures_max\x18\x0e \x01(\rR\vfailuresMax\x12\x1a\n" +
 	"\bpriority\x18\x0f \x01(\tR\bpriority\x12\x1e\n" +
 	"\n" +
@@ -1412,16 +1412,15 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"managed_by\x18< \x01(\tR\tmanagedBy\x12 \n" +
 	"\brevision\x18\x13 \x01(\x04B\x04\xc8\xf3\x18\x01R\brevision\x12\x18\n" +
-	"\aversion\x18\x14 \x01(\x04R\aversion\x12(\n" +
-	"\acreated\x18\x15 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\rcreatedMicros\x12#\n" +
+	"\aversion\x18\x14 \x01(\x04R\aversion\x12\"\n" +
+	"\acreated\x18\x15 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12#\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tB\x04\xc8\xf3\x18\x01R\tcreatedBy\x12(\n" +
-	"\aupdated\x18\x17 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\rupdatedMicros\x12#\n" +
+	"created_by\x18\x16 \x01(\tB\x04\xc8\xf3\x18\x01R\tcreatedBy\x12\"\n" +
+	"\aupdated\x18\x17 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\aupdated\x12#\n" +
 	"\n" +
 	"updated_by\x18\x18 \x01(\tB\x04\xc8\xf3\x18\x01R\tupdatedBy\x121\n" +
-	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseB\x04\xc8\xf3\x18\x01R\x05pause\x12&\n" +
-	"\x04next\x18\x1a \x03(\x03B\f\xc0\xf3\x18\x01\xc8\xf3\x18\x01\xf0\xf3\x18\x05R\n" +
-	"nextMicros\x12%\n" +
+	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseB\x04\xc8\xf3\x18\x01R\x05pause\x12 \n" +
+	"\x04next\x18\x1a \x03(\x03B\f\xc0\xf3\x18\x01\xc8\xf3\x18\x01\xf0\xf3\x18\x05R\x04next\x12%\n" +
 	"\n" +
 	"registered\x18\xf0\x01 \x01(\bB\x04\xc8\xf3\x18\x01R\n" +
 	"registered\x12\x1f\n" +
@@ -1429,12 +1428,12 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x0elambda_deleted\x18\xa4\x03 \x01(\bB\x04\xc8\xf3\x18\x01R\rlambdaDeleted\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
 	"\tCronPause\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1a\n" +
-	"\x02at\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\batMicros\x12 \n" +
-	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\"U\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x14\n" +
+	"\x02at\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x02at\x12\x1a\n" +
+	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\"U\n" +
 	"\x0eSetCronRequest\x12*\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronB\x04\xd0\xf3\x18\x01R\x04cron\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"Q\n" +
@@ -1448,11 +1447,11 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x10ListCronsRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\";\n" +
 	"\x11ListCronsResponse\x12&\n" +
-	"\x05crons\x18\x01 \x03(\v2\x10.kinesin.v1.CronR\x05crons\"f\n" +
+	"\x05crons\x18\x01 \x03(\v2\x10.kinesin.v1.CronR\x05crons\"`\n" +
 	"\x10PauseCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\x06reason\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06reason\x12 \n" +
-	"\x05until\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\"9\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06reason\x12\x1a\n" +
+	"\x05until\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\"9\n" +
 	"\x11PauseCronResponse\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"'\n" +
 	"\x11ResumeCronRequest\x12\x12\n" +
@@ -1464,12 +1463,11 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"!\n" +
 	"\x0fRunCronResponse\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xd1\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xc5\x01\n" +
 	"\x13BackfillCronRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
-	"\x04from\x18\x02 \x01(\x03B\b\xc0\xf3\x18\x01\xd8\xf3\x18\x01R\n" +
-	"fromMicros\x12\x1e\n" +
-	"\x02to\x18\x03 \x01(\x03B\b\xc0\xf3\x18\x01\xd8\xf3\x18\x01R\btoMicros\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\x04from\x18\x02 \x01(\x03B\b\xc0\xf3\x18\x01\xd8\xf3\x18\x01R\x04from\x12\x18\n" +
+	"\x02to\x18\x03 \x01(\x03B\b\xc0\xf3\x18\x01\xd8\xf3\x18\x01R\x02to\x12\x12\n" +
 	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x17\n" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x10\n" +
 	"\x03all\x18\x06 \x01(\bR\x03all\x12#\n" +
@@ -1479,24 +1477,22 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"'\n" +
 	"\x11DeleteCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12DeleteCronResponse\"z\n" +
+	"\x12DeleteCronResponse\"n\n" +
 	"\x12CronHistoryRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
-	"\x04from\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"fromMicros\x12\x1a\n" +
-	"\x02to\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\btoMicros\x12\x14\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\x04from\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04from\x12\x14\n" +
+	"\x02to\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x02to\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\"S\n" +
 	"\x13CronHistoryResponse\x12<\n" +
-	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xfe\x01\n" +
-	"\x0eCronOccurrence\x12$\n" +
-	"\anominal\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\rnominalMicros\x12\x1a\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xf2\x01\n" +
+	"\x0eCronOccurrence\x12\x1e\n" +
+	"\anominal\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\anominal\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12\x14\n" +
-	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1e\n" +
-	"\x04late\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"lateMicros\x12\x1a\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x18\n" +
+	"\x04late\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x04late\x12\x1a\n" +
 	"\bbackfill\x18< \x01(\bR\bbackfill\x12\x16\n" +
 	"\x06manual\x18= \x01(\bR\x06manual2\xb9\x05\n" +
 	"\vCronService\x12B\n" +

@@ -27,8 +27,8 @@ type DeadLetter struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                          // public id of its task; the message id of SQS if it is not of a task of this lambda
 	MessageId     string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`           // of SQS
 	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`                              // of its queue
-	Due           int64                  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`                        // of its task
-	Sent          int64                  `protobuf:"varint,5,opt,name=sent,json=sentMicros,proto3" json:"sent,omitempty"`                     // when it was put on the queue of the lambda
+	Due           int64                  `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`                                       // of its task
+	Sent          int64                  `protobuf:"varint,5,opt,name=sent,proto3" json:"sent,omitempty"`                                     // when it was put on the queue of the lambda
 	Receives      uint32                 `protobuf:"varint,6,opt,name=receives,proto3" json:"receives,omitempty"`                             // by consumers and by lists such as this one
 	PayloadBytes  uint32                 `protobuf:"varint,7,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"` // size of its payload, also when that is not returned
 	Payload       []byte                 `protobuf:"bytes,8,opt,name=payload,proto3" json:"payload,omitempty"`                                // if asked for
@@ -214,7 +214,7 @@ type DeadLetterMove struct {
 	Moved int64                  `protobuf:"varint,2,opt,name=moved,proto3" json:"moved,omitempty"` // messages, about
 	Total int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // messages when it began, about
 	// when it began
-	Started       int64  `protobuf:"varint,4,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	Started       int64  `protobuf:"varint,4,opt,name=started,proto3" json:"started,omitempty"`
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why it failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -511,12 +511,12 @@ func (x *CountDeadLettersResponse) GetQueues() []*DeadLetterQueue {
 
 type ChangeDeadLettersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                 // redrive or delete
-	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                 // a lambda of mode deliver
-	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`             // empty: all
-	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                    // messages a second; 0: as fast as SQS; at most 500
-	Began         int64                  `protobuf:"varint,5,opt,name=began,json=beganMicros,proto3" json:"began,omitempty"` // of the answer before; 0 begins
-	Purge         bool                   `protobuf:"varint,6,opt,name=purge,proto3" json:"purge,omitempty"`                  // of delete: have SQS empty the queues, also of what somebody has received just now; not with pace
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`     // redrive or delete
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`     // a lambda of mode deliver
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`        // messages a second; 0: as fast as SQS; at most 500
+	Began         int64                  `protobuf:"varint,5,opt,name=began,proto3" json:"began,omitempty"`      // of the answer before; 0 begins
+	Purge         bool                   `protobuf:"varint,6,opt,name=purge,proto3" json:"purge,omitempty"`      // of delete: have SQS empty the queues, also of what somebody has received just now; not with pace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,7 +598,7 @@ type ChangeDeadLettersResponse struct {
 	Outcomes map[string]int64       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // messages that this call changed: redriven or deleted; about, of a purge
 	More     bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                                                   // call again, with began: the server changed some, and there may be others from before then
 	// when the first of these calls began, for the next one
-	Began         int64              `protobuf:"varint,3,opt,name=began,json=beganMicros,proto3" json:"began,omitempty"`
+	Began         int64              `protobuf:"varint,3,opt,name=began,proto3" json:"began,omitempty"`
 	Queues        []*DeadLetterQueue `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"` // whose move SQS has begun, of redrive
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -667,16 +667,15 @@ var File_kinesin_v1_dead_letter_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_dead_letter_service_proto_rawDesc = "" +
 	"\n" +
 	"$kinesin/v1/dead_letter_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xf6\x01\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xea\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1a\n" +
-	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x1c\n" +
-	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12\x1e\n" +
-	"\x04sent\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"sentMicros\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x16\n" +
+	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x18\n" +
+	"\x04sent\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04sent\x12\x1a\n" +
 	"\breceives\x18\x06 \x01(\rR\breceives\x12#\n" +
 	"\rpayload_bytes\x18\a \x01(\rR\fpayloadBytes\x12\x1e\n" +
 	"\apayload\x18\b \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\"\xc8\x01\n" +
@@ -686,12 +685,12 @@ const file_kinesin_v1_dead_letter_service_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
 	"\freceives_max\x18\x04 \x01(\rR\vreceivesMax\x12\x1a\n" +
 	"\x05count\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05count\x12.\n" +
-	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x9e\x01\n" +
+	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x98\x01\n" +
 	"\x0eDeadLetterMove\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x1a\n" +
 	"\x05moved\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05moved\x12\x1a\n" +
-	"\x05total\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05total\x12$\n" +
-	"\astarted\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\x12\x18\n" +
+	"\x05total\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05total\x12\x1e\n" +
+	"\astarted\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\"|\n" +
 	"\x16ListDeadLettersRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -706,18 +705,18 @@ const file_kinesin_v1_dead_letter_service_proto_rawDesc = "" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\"k\n" +
 	"\x18CountDeadLettersResponse\x12\x1a\n" +
 	"\x05count\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05count\x123\n" +
-	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xb2\x01\n" +
+	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xac\x01\n" +
 	"\x18ChangeDeadLettersRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x12\n" +
-	"\x04pace\x18\x04 \x01(\rR\x04pace\x12 \n" +
-	"\x05began\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\vbeganMicros\x12\x14\n" +
-	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x94\x02\n" +
+	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x1a\n" +
+	"\x05began\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05began\x12\x14\n" +
+	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x8e\x02\n" +
 	"\x19ChangeDeadLettersResponse\x12O\n" +
 	"\boutcomes\x18\x01 \x03(\v23.kinesin.v1.ChangeDeadLettersResponse.OutcomesEntryR\boutcomes\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x12 \n" +
-	"\x05began\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vbeganMicros\x123\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1a\n" +
+	"\x05began\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05began\x123\n" +
 	"\x06queues\x18\x04 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

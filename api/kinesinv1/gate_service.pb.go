@@ -35,12 +35,12 @@ type Gate struct {
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	Owner  string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"` // the identity that set it
 	// when it was set
-	Created int64  `protobuf:"varint,9,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Until   int64  `protobuf:"varint,10,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it ends by itself; 0: never
-	State   string `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                   // "active", "resuming", "probing" (of a circuit breaker) or "ended"
-	Pace    uint32 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                    // of a gate that resumes: tasks per second; 0: all at once
+	Created int64  `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	Until   int64  `protobuf:"varint,10,opt,name=until,proto3" json:"until,omitempty"` // when it ends by itself; 0: never
+	State   string `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`  // "active", "resuming", "probing" (of a circuit breaker) or "ended"
+	Pace    uint32 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`   // of a gate that resumes: tasks per second; 0: all at once
 	// when it ended; 0: it has not ended
-	Ended         int64       `protobuf:"varint,13,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	Ended         int64       `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
 	EndedBy       string      `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
 	Counts        *GateCounts `protobuf:"bytes,15,opt,name=counts,proto3" json:"counts,omitempty"`                  // of a dry run and of GetGate
 	Note          string      `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`                      // for people: what is unusual about it, such as an overlap with another gate
@@ -647,7 +647,7 @@ var File_kinesin_v1_gate_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/gate_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\x87\x04\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xf5\x03\n" +
 	"\x04Gate\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xc8\xf3\x18\x01R\x02id\x12*\n" +
 	"\x06action\x18\x02 \x01(\tB\x12\xd8\xf3\x18\x01\xfa\xf3\x18\n" +
@@ -659,13 +659,13 @@ const file_kinesin_v1_gate_service_proto_rawDesc = "" +
 	"collection\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x1c\n" +
 	"\x06reason\x18\a \x01(\tB\x04\xd8\xf3\x18\x01R\x06reason\x12\x1a\n" +
-	"\x05owner\x18\b \x01(\tB\x04\xc8\xf3\x18\x01R\x05owner\x12(\n" +
-	"\acreated\x18\t \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\rcreatedMicros\x12 \n" +
+	"\x05owner\x18\b \x01(\tB\x04\xc8\xf3\x18\x01R\x05owner\x12\"\n" +
+	"\acreated\x18\t \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12\x1a\n" +
 	"\x05until\x18\n" +
-	" \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\x12\x1a\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x1a\n" +
 	"\x05state\x18\v \x01(\tB\x04\xc8\xf3\x18\x01R\x05state\x12\x18\n" +
-	"\x04pace\x18\f \x01(\rB\x04\xc8\xf3\x18\x01R\x04pace\x12$\n" +
-	"\x05ended\x18\r \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\vendedMicros\x12\x1f\n" +
+	"\x04pace\x18\f \x01(\rB\x04\xc8\xf3\x18\x01R\x04pace\x12\x1e\n" +
+	"\x05ended\x18\r \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\x05ended\x12\x1f\n" +
 	"\bended_by\x18\x0e \x01(\tB\x04\xc8\xf3\x18\x01R\aendedBy\x124\n" +
 	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsB\x04\xc8\xf3\x18\x01R\x06counts\x12\x18\n" +
 	"\x04note\x18\x10 \x01(\tB\x04\xc8\xf3\x18\x01R\x04note\"w\n" +

@@ -32,14 +32,14 @@ type Group struct {
 	Counted uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
 	Counts  map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members by state
 	// when it was made
-	Created       int64            `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created       int64            `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
 	CreatedBy     string           `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`         // an identity
-	Expires       int64            `protobuf:"varint,10,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`         // when it expires if it is not done
-	Completed     int64            `protobuf:"varint,11,opt,name=completed,json=completedMicros,proto3" json:"completed,omitempty"`   // when the last member was seen to have ended, or the group expired
+	Expires       int64            `protobuf:"varint,10,opt,name=expires,proto3" json:"expires,omitempty"`                            // when it expires if it is not done
+	Completed     int64            `protobuf:"varint,11,opt,name=completed,proto3" json:"completed,omitempty"`                        // when the last member was seen to have ended, or the group expired
 	FollowUp      string           `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`           // id of the task that followed
 	Problem       string           `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                             // why none could follow
 	FollowUps     []*GroupFollowUp `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`       // all that may follow, in the order in which they were named
-	Cancelled     int64            `protobuf:"varint,221,opt,name=cancelled,json=cancelledMicros,proto3" json:"cancelled,omitempty"`  // 0: it was not cancelled
+	Cancelled     int64            `protobuf:"varint,221,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                       // 0: it was not cancelled
 	CancelledBy   string           `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"` // an identity
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,7 +261,7 @@ type CreateGroupRequest struct {
 	Then          []*ScheduleItem        `protobuf:"bytes,1,rep,name=then,proto3" json:"then,omitempty"`                            // tasks that follow when all members have ended; with else or finally only if all of them succeeded; at most 100 in the three lists
 	Else          []*ScheduleItem        `protobuf:"bytes,2,rep,name=else,proto3" json:"else,omitempty"`                            // tasks that follow instead if a member did not succeed, or the group expired or was cancelled
 	Finally       []*ScheduleItem        `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`                    // tasks that follow however the group ends
-	Expires       int64                  `protobuf:"varint,3,opt,name=expires,json=expiresMicros,proto3" json:"expires,omitempty"`  // 0: 30 days from now
+	Expires       int64                  `protobuf:"varint,3,opt,name=expires,proto3" json:"expires,omitempty"`                     // 0: 30 days from now
 	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -986,7 +986,7 @@ var File_kinesin_v1_group_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/group_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xd1\x04\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xb9\x04\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +
@@ -994,18 +994,18 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
 	"\amembers\x18\x05 \x01(\rR\amembers\x12\x18\n" +
 	"\acounted\x18\x06 \x01(\rR\acounted\x125\n" +
-	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12$\n" +
-	"\acreated\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12\x1d\n" +
+	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12\x1e\n" +
+	"\acreated\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\t \x01(\tR\tcreatedBy\x12$\n" +
+	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x1e\n" +
 	"\aexpires\x18\n" +
-	" \x01(\x03B\x04\xc0\xf3\x18\x01R\rexpiresMicros\x12(\n" +
-	"\tcompleted\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x0fcompletedMicros\x12\x1b\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12\"\n" +
+	"\tcompleted\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\tcompleted\x12\x1b\n" +
 	"\tfollow_up\x18\f \x01(\tR\bfollowUp\x12\x18\n" +
 	"\aproblem\x18\r \x01(\tR\aproblem\x129\n" +
 	"\n" +
-	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12)\n" +
-	"\tcancelled\x18\xdd\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0fcancelledMicros\x12\"\n" +
+	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12#\n" +
+	"\tcancelled\x18\xdd\x01 \x01(\x03B\x04\xc0\xf3\x18\x01R\tcancelled\x12\"\n" +
 	"\fcancelled_by\x18\xde\x01 \x01(\tR\vcancelledBy\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1014,12 +1014,12 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x82\x02\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xfc\x01\n" +
 	"\x12CreateGroupRequest\x122\n" +
 	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xf0\xf3\x18dR\x04then\x122\n" +
 	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xf0\xf3\x18dR\x04else\x129\n" +
-	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xf0\xf3\x18dR\afinally\x12$\n" +
-	"\aexpires\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rexpiresMicros\x12#\n" +
+	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xf0\xf3\x18dR\afinally\x12\x1e\n" +
+	"\aexpires\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12#\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"X\n" +
 	"\x13CreateGroupResponse\x12'\n" +

@@ -28,14 +28,14 @@ type Rejected struct {
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
 	Text   string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`     // what was wrong and what is allowed
 	// when it was set aside
-	Rejected      int64         `protobuf:"varint,4,opt,name=rejected,json=rejectedMicros,proto3" json:"rejected,omitempty"`
-	Accepted      int64         `protobuf:"varint,5,opt,name=accepted,json=acceptedMicros,proto3" json:"accepted,omitempty"` // 0: unknown
-	Id            string        `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                  // of the task; empty if there is none
-	Lambda        string        `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // of the task; empty: not known
-	Bytes         int64         `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`                           // kept
-	Retries       uint32        `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"`                       // failed retries
-	Item          *ScheduleItem `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`                             // set by GetRejected if the task could be read
-	Body          []byte        `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`                             // set by GetRejected if it could not
+	Rejected      int64         `protobuf:"varint,4,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Accepted      int64         `protobuf:"varint,5,opt,name=accepted,proto3" json:"accepted,omitempty"` // 0: unknown
+	Id            string        `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`              // of the task; empty if there is none
+	Lambda        string        `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`      // of the task; empty: not known
+	Bytes         int64         `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`       // kept
+	Retries       uint32        `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"`   // failed retries
+	Item          *ScheduleItem `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`         // set by GetRejected if the task could be read
+	Body          []byte        `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`         // set by GetRejected if it could not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,13 +696,13 @@ var File_kinesin_v1_inbound_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_inbound_service_proto_rawDesc = "" +
 	"\n" +
 	" kinesin/v1/inbound_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xc0\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xb4\x02\n" +
 	"\bRejected\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x12&\n" +
-	"\brejected\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0erejectedMicros\x12&\n" +
-	"\baccepted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0eacceptedMicros\x12\x0e\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12 \n" +
+	"\brejected\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\brejected\x12 \n" +
+	"\baccepted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\baccepted\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x1a\n" +
 	"\x05bytes\x18\b \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x18\n" +

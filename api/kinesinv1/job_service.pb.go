@@ -31,9 +31,9 @@ type Job struct {
 	State  string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`   // counted (a dry run), running, paused, stopped, done or failed
 	Pace   uint32                 `protobuf:"varint,6,opt,name=pace,proto3" json:"pace,omitempty"`    // tasks per second; 0: as fast as the store allows
 	// when it was made
-	Created int64 `protobuf:"varint,7,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created int64 `protobuf:"varint,7,opt,name=created,proto3" json:"created,omitempty"`
 	// when it ended; 0: it has not ended
-	Ended        int64            `protobuf:"varint,8,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`
+	Ended        int64            `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
 	CreatedBy    string           `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`                                                          // identity, with whose grants it acts
 	Matched      int64            `protobuf:"varint,10,opt,name=matched,proto3" json:"matched,omitempty"`                                                                             // of a dry run: tasks that the filter selects; else those it has met so far
 	MatchedExact bool             `protobuf:"varint,11,opt,name=matched_exact,json=matchedExact,proto3" json:"matched_exact,omitempty"`                                               // matched was counted, not estimated
@@ -44,12 +44,12 @@ type Job struct {
 	Cost         string           `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                    // of a dry run, for people: what it takes of the store
 	Problem      string           `protobuf:"bytes,17,opt,name=problem,proto3" json:"problem,omitempty"`                                                                              // why it failed, or waits
 	// of reschedule: added to each due time
-	By int64 `protobuf:"varint,18,opt,name=by,json=byMicros,proto3" json:"by,omitempty"`
+	By int64 `protobuf:"varint,18,opt,name=by,proto3" json:"by,omitempty"`
 	// of reschedule: due times evenly over this long; 0: not spread
-	Spread int64 `protobuf:"varint,19,opt,name=spread,json=spreadMicros,proto3" json:"spread,omitempty"`
+	Spread int64 `protobuf:"varint,19,opt,name=spread,proto3" json:"spread,omitempty"`
 	Force  bool  `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"` // of redrive: also tasks that ended as success or delivered
 	// of reschedule: one due time for all; 0: see by and spread
-	Due           int64     `protobuf:"varint,21,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due           int64     `protobuf:"varint,21,opt,name=due,proto3" json:"due,omitempty"`
 	Backfill      *Backfill `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
 	Group         string    `protobuf:"bytes,220,opt,name=group,proto3" json:"group,omitempty"`      // of a cancel of a group, which CancelGroup makes
 	unknownFields protoimpl.UnknownFields
@@ -252,10 +252,10 @@ type Backfill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Cron  string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // name of the cron
 	// nominal times from here on
-	From int64 `protobuf:"varint,2,opt,name=from,json=fromMicros,proto3" json:"from,omitempty"`
+	From int64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
 	// nominal times before here
-	To            int64   `protobuf:"varint,3,opt,name=to,json=toMicros,proto3" json:"to,omitempty"`
-	Sample        []int64 `protobuf:"varint,4,rep,packed,name=sample,json=sampleMicros,proto3" json:"sample,omitempty"` // of a dry run: the first nominal times, at most ten
+	To            int64   `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Sample        []int64 `protobuf:"varint,4,rep,packed,name=sample,proto3" json:"sample,omitempty"` // of a dry run: the first nominal times, at most ten
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,9 +377,9 @@ type CreateJobRequest struct {
 	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`                              // allows a filter that is empty or may match all
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`          // only count, and show a sample
 	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                            // tasks per second; 0: as fast as the store allows
-	By            int64                  `protobuf:"varint,6,opt,name=by,json=byMicros,proto3" json:"by,omitempty"`                  // of reschedule: added to each due time; may be negative
-	Spread        int64                  `protobuf:"varint,7,opt,name=spread,json=spreadMicros,proto3" json:"spread,omitempty"`      // of reschedule: due times evenly over this long from now
-	Due           int64                  `protobuf:"varint,8,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`               // of reschedule: one due time for all
+	By            int64                  `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`                                // of reschedule: added to each due time; may be negative
+	Spread        int64                  `protobuf:"varint,7,opt,name=spread,proto3" json:"spread,omitempty"`                        // of reschedule: due times evenly over this long from now
+	Due           int64                  `protobuf:"varint,8,opt,name=due,proto3" json:"due,omitempty"`                              // of reschedule: one due time for all
 	Force         bool                   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`                          // of redrive: also tasks that ended as success or delivered
 	RequestId     []byte                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
 	unknownFields protoimpl.UnknownFields
@@ -799,16 +799,16 @@ var File_kinesin_v1_job_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ckinesin/v1/job_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\x8c\x06\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x15kinesin/v1/task.proto\"\xee\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x12\n" +
-	"\x04pace\x18\x06 \x01(\rR\x04pace\x12$\n" +
-	"\acreated\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12 \n" +
-	"\x05ended\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\vendedMicros\x12\x1d\n" +
+	"\x04pace\x18\x06 \x01(\rR\x04pace\x12\x1e\n" +
+	"\acreated\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1a\n" +
+	"\x05ended\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x1e\n" +
 	"\amatched\x18\n" +
@@ -819,35 +819,34 @@ const file_kinesin_v1_job_service_proto_rawDesc = "" +
 	"\arefused\x18\x0e \x03(\v2\x16.kinesin.v1.JobRefusalR\arefused\x12(\n" +
 	"\x06sample\x18\x0f \x03(\v2\x10.kinesin.v1.TaskR\x06sample\x12\x12\n" +
 	"\x04cost\x18\x10 \x01(\tR\x04cost\x12\x18\n" +
-	"\aproblem\x18\x11 \x01(\tR\aproblem\x12\x1a\n" +
-	"\x02by\x18\x12 \x01(\x03B\x04\xc0\xf3\x18\x02R\bbyMicros\x12\"\n" +
-	"\x06spread\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\fspreadMicros\x12\x14\n" +
-	"\x05force\x18\x14 \x01(\bR\x05force\x12\x1c\n" +
-	"\x03due\x18\x15 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x120\n" +
+	"\aproblem\x18\x11 \x01(\tR\aproblem\x12\x14\n" +
+	"\x02by\x18\x12 \x01(\x03B\x04\xc0\xf3\x18\x02R\x02by\x12\x1c\n" +
+	"\x06spread\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06spread\x12\x14\n" +
+	"\x05force\x18\x14 \x01(\bR\x05force\x12\x16\n" +
+	"\x03due\x18\x15 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x120\n" +
 	"\bbackfill\x18< \x01(\v2\x14.kinesin.v1.BackfillR\bbackfill\x12\x15\n" +
 	"\x05group\x18\xdc\x01 \x01(\tR\x05group\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"~\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"l\n" +
 	"\bBackfill\x12\x12\n" +
-	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1e\n" +
-	"\x04from\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"fromMicros\x12\x1a\n" +
-	"\x02to\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\btoMicros\x12\"\n" +
-	"\x06sample\x18\x04 \x03(\x03B\x04\xc0\xf3\x18\x01R\fsampleMicros\"0\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x18\n" +
+	"\x04from\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04from\x12\x14\n" +
+	"\x02to\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x02to\x12\x1c\n" +
+	"\x06sample\x18\x04 \x03(\x03B\x04\xc0\xf3\x18\x01R\x06sample\"0\n" +
 	"\n" +
 	"JobRefusal\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xcd\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xbb\x02\n" +
 	"\x10CreateJobRequest\x12G\n" +
 	"\x06action\x18\x01 \x01(\tB/\xd8\xf3\x18\x01\xfa\xf3\x18'cancel redrive reschedule expire deleteR\x06action\x12\x14\n" +
 	"\x05where\x18\x02 \x01(\tR\x05where\x12\x10\n" +
 	"\x03all\x18\x03 \x01(\bR\x03all\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x12\n" +
-	"\x04pace\x18\x05 \x01(\rR\x04pace\x12\x1e\n" +
-	"\x02by\x18\x06 \x01(\x03B\b\xc0\xf3\x18\x02\xe8\xf3\x18\x01R\bbyMicros\x12\"\n" +
-	"\x06spread\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\fspreadMicros\x12\x1c\n" +
-	"\x03due\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12\x14\n" +
+	"\x04pace\x18\x05 \x01(\rR\x04pace\x12\x18\n" +
+	"\x02by\x18\x06 \x01(\x03B\b\xc0\xf3\x18\x02\xe8\xf3\x18\x01R\x02by\x12\x1c\n" +
+	"\x06spread\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x06spread\x12\x16\n" +
+	"\x03due\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x14\n" +
 	"\x05force\x18\t \x01(\bR\x05force\x12#\n" +
 	"\n" +
 	"request_id\x18\n" +

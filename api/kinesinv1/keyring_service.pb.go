@@ -26,13 +26,13 @@ type KeyringKey struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the key; rises with each rotation
 	// when it was added
-	Created int64 `protobuf:"varint,2,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created int64 `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	// from when on servers seal with it
-	SealsFrom     int64  `protobuf:"varint,3,opt,name=seals_from,json=sealsFromMicros,proto3" json:"seals_from,omitempty"`
-	Retired       int64  `protobuf:"varint,4,opt,name=retired,json=retiredMicros,proto3" json:"retired,omitempty"`                     // when the next key seals
-	MessagesUntil int64  `protobuf:"varint,5,opt,name=messages_until,json=messagesUntilMicros,proto3" json:"messages_until,omitempty"` // until then it verifies messages, page tokens and lease proofs
-	VerifiesUntil int64  `protobuf:"varint,6,opt,name=verifies_until,json=verifiesUntilMicros,proto3" json:"verifies_until,omitempty"` // until then at least it verifies public ids
-	State         string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                             // waiting, sealing, retired, expired
+	SealsFrom     int64  `protobuf:"varint,3,opt,name=seals_from,json=sealsFrom,proto3" json:"seals_from,omitempty"`
+	Retired       int64  `protobuf:"varint,4,opt,name=retired,proto3" json:"retired,omitempty"`                                  // when the next key seals
+	MessagesUntil int64  `protobuf:"varint,5,opt,name=messages_until,json=messagesUntil,proto3" json:"messages_until,omitempty"` // until then it verifies messages, page tokens and lease proofs
+	VerifiesUntil int64  `protobuf:"varint,6,opt,name=verifies_until,json=verifiesUntil,proto3" json:"verifies_until,omitempty"` // until then at least it verifies public ids
+	State         string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                       // waiting, sealing, retired, expired
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -289,8 +289,8 @@ type InboundSender struct {
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // of the sender
 	Lambdas []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // patterns: names in which * stands for any characters
 	// when it was created
-	Created       int64 `protobuf:"varint,3,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Revoked       int64 `protobuf:"varint,4,opt,name=revoked,json=revokedMicros,proto3" json:"revoked,omitempty"` // 0: it is not
+	Created       int64 `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	Revoked       int64 `protobuf:"varint,4,opt,name=revoked,proto3" json:"revoked,omitempty"` // 0: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,16 +630,16 @@ var File_kinesin_v1_keyring_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\n" +
 	" kinesin/v1/keyring_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\x97\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xf9\x01\n" +
 	"\n" +
 	"KeyringKey\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\rR\x06number\x12$\n" +
-	"\acreated\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12)\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
+	"\acreated\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12#\n" +
 	"\n" +
-	"seals_from\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0fsealsFromMicros\x12$\n" +
-	"\aretired\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rretiredMicros\x121\n" +
-	"\x0emessages_until\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x13messagesUntilMicros\x121\n" +
-	"\x0everifies_until\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\x13verifiesUntilMicros\x12\x14\n" +
+	"seals_from\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\tsealsFrom\x12\x1e\n" +
+	"\aretired\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\aretired\x12+\n" +
+	"\x0emessages_until\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\rmessagesUntil\x12+\n" +
+	"\x0everifies_until\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x01R\rverifiesUntil\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\"\x13\n" +
 	"\x11RotateKeysRequest\"X\n" +
 	"\x12RotateKeysResponse\x12(\n" +
@@ -647,12 +647,12 @@ const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\rR\aremoved\"\x11\n" +
 	"\x0fListKeysRequest\">\n" +
 	"\x10ListKeysResponse\x12*\n" +
-	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"\x89\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"}\n" +
 	"\rInboundSender\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alambdas\x18\x02 \x03(\tR\alambdas\x12$\n" +
-	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12$\n" +
-	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\rrevokedMicros\"F\n" +
+	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x1e\n" +
+	"\acreated\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\arevoked\"F\n" +
 	"\x10AddSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\alambdas\x18\x02 \x03(\tB\x04\xf0\xf3\x18dR\alambdas\"X\n" +

@@ -32,15 +32,15 @@ type Lambda struct {
 	Shards      uint32 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
 	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and a task is dead; 1 to 1000; 0: 10
 	// of one attempt, 100ms to 30 days; 0: 15m
-	Timeout int64 `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	Timeout int64 `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// the shortest pause before a retry, 1ms to 30 days; 0: 1s
-	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	// the longest pause before a retry, at most 30 days; 0: 10m
-	BackoffMax int64 `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	BackoffMax int64 `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	// how long ended tasks are kept, 1 minute to 5 years; 0: 7 days
-	Retention int64 `protobuf:"varint,9,opt,name=retention,json=retentionMicros,proto3" json:"retention,omitempty"`
+	Retention int64 `protobuf:"varint,9,opt,name=retention,proto3" json:"retention,omitempty"`
 	// when it was created
-	Created int64 `protobuf:"varint,10,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created int64 `protobuf:"varint,10,opt,name=created,proto3" json:"created,omitempty"`
 	// rises with each change
 	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	// its live tasks are being dropped, and it takes no new ones
@@ -48,10 +48,10 @@ type Lambda struct {
 	Registered          bool   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // a registration (by Terraform) defines it; read only
 	Withdrawn           bool   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
 	RegistrationRefused string `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
-	ShardsFrom          int64  `protobuf:"varint,16,opt,name=shards_from,json=shardsFromMicros,proto3" json:"shards_from,omitempty"`                     // from when on new tasks use shards; 0: they never grew; read only
-	KeyRetention        int64  `protobuf:"varint,17,opt,name=key_retention,json=keyRetentionMicros,proto3" json:"key_retention,omitempty"`               // how long a key is held after success or delivered; 0: retention
+	ShardsFrom          int64  `protobuf:"varint,16,opt,name=shards_from,json=shardsFrom,proto3" json:"shards_from,omitempty"`                           // from when on new tasks use shards; 0: they never grew; read only
+	KeyRetention        int64  `protobuf:"varint,17,opt,name=key_retention,json=keyRetention,proto3" json:"key_retention,omitempty"`                     // how long a key is held after success or delivered; 0: retention
 	PoisonBound         uint32 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
-	StartWithin         int64  `protobuf:"varint,19,opt,name=start_within,json=startWithinMicros,proto3" json:"start_within,omitempty"`                  // a task that did not start so long after its due time ends as expired; 0: never
+	StartWithin         int64  `protobuf:"varint,19,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`                        // a task that did not start so long after its due time ends as expired; 0: never
 	// The share of starts that each priority has while tasks of several wait: a weight of 1 to 1000 for each
 	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
 	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
@@ -277,8 +277,8 @@ func (x *Lambda) GetBreaker() *Breaker {
 // Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
 type Breaker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"`              // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
-	Window        int64                  `protobuf:"varint,2,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"` // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
+	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"` // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
+	Window        int64                  `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`      // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,7 +812,7 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xfa\b\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xca\b\n" +
 	"\x06Lambda\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12'\n" +
 	"\x04mode\x18\x02 \x01(\tB\x13\xfa\xf3\x18\x0fmanaged deliverR\x04mode\x12$\n" +
@@ -820,24 +820,27 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"priorities\x18\x03 \x03(\tB\x04\xf0\xf3\x18\bR\n" +
 	"priorities\x12\x16\n" +
 	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
-	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12$\n" +
-	"\atimeout\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\rtimeoutMicros\x12+\n" +
-	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMinMicros\x12+\n" +
-	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMaxMicros\x12(\n" +
-	"\tretention\x18\t \x01(\x03B\x04\xc0\xf3\x18\x02R\x0fretentionMicros\x12(\n" +
+	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x1e\n" +
+	"\atimeout\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12%\n" +
+	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMin\x12%\n" +
+	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMax\x12\"\n" +
+	"\tretention\x18\t \x01(\x03B\x04\xc0\xf3\x18\x02R\tretention\x12\"\n" +
 	"\acreated\x18\n" +
-	" \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\rcreatedMicros\x12\x1e\n" +
+	" \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\acreated\x12\x1e\n" +
 	"\aversion\x18\v \x01(\x04B\x04\xc8\xf3\x18\x01R\aversion\x12 \n" +
 	"\bdeleting\x18\f \x01(\bB\x04\xc8\xf3\x18\x01R\bdeleting\x12$\n" +
 	"\n" +
 	"registered\x18\r \x01(\bB\x04\xc8\xf3\x18\x01R\n" +
 	"registered\x12\"\n" +
 	"\twithdrawn\x18\x0e \x01(\bB\x04\xc8\xf3\x18\x01R\twithdrawn\x127\n" +
-	"\x14registration_refused\x18\x0f \x01(\tB\x04\xc8\xf3\x18\x01R\x13registrationRefused\x12/\n" +
-	"\vshards_from\x18\x10 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\x10shardsFromMicros\x12/\n" +
-	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\x12keyRetentionMicros\x12'\n" +
-	"\fpoison_bound\x18\x12 \x01(\rB\x04\xe0\xf3\x18\x01R\vpoisonBound\x12-\n" +
-	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\x11startWithinMicros\x12X\n" +
+	"\x14registration_refused\x18\x0f \x01(\tB\x04\xc8\xf3\x18\x01R\x13registrationRefused\x12)\n" +
+	"\vshards_from\x18\x10 \x01(\x03B\b\xc0\xf3\x18\x01\xc8\xf3\x18\x01R\n" +
+	"shardsFrom\x12)\n" +
+	"\rkey_retention\x18\x11 \x01(\x03B\x04\xc0\xf3\x18\x02R\fkeyRetention\x12'\n" +
+	"\fpoison_bound\x18\x12 \x01(\rB\x04\xe0\xf3\x18\x01R\vpoisonBound\x12'\n" +
+	"\fstart_within\x18\x13 \x01(\x03B\x04\xc0\xf3\x18\x02R\vstartWithin\x12X\n" +
 	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryB\x04\xf0\xf3\x18\bR\x0fpriorityWeights\x122\n" +
 	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
 	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x121\n" +
@@ -847,10 +850,10 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"I\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"C\n" +
 	"\aBreaker\x12\x1a\n" +
-	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\"\n" +
-	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\fwindowMicros\"G\n" +
+	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
+	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"G\n" +
 	"\x13CreateLambdaRequest\x120\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

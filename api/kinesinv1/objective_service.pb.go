@@ -27,11 +27,11 @@ type Objective struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose tasks are to start in time
 	// how late a task may start, 1ms to 24h
-	Within    int64   `protobuf:"varint,2,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
-	Objective float64 `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`            // percent: above 0, below 100
-	Window    int64   `protobuf:"varint,4,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"` // whole hours: 1 h to 90 days
+	Within    int64   `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`
+	Objective float64 `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"` // percent: above 0, below 100
+	Window    int64   `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`        // whole hours: 1 h to 90 days
 	// when it was set last
-	Updated       int64  `protobuf:"varint,5,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
+	Updated       int64  `protobuf:"varint,5,opt,name=updated,proto3" json:"updated,omitempty"`
 	UpdatedBy     string `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`   // the identity that set it last
 	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
 	Registered    bool   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it, and it alone changes it
@@ -223,7 +223,7 @@ func (x *ObjectiveStatus) GetWaiting() int64 {
 type Burn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// so far back, to the beginning of that hour
-	Over int64   `protobuf:"varint,1,opt,name=over,json=overMicros,proto3" json:"over,omitempty"`
+	Over int64   `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`
 	Rate float64 `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"` // how fast the budget is used up; 1: all of it in one window
 	// tasks that started in that time, and those that wait late
 	Started       int64 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
@@ -285,9 +285,9 @@ func (x *Burn) GetStarted() int64 {
 type SetObjectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks are to start in time
-	Within        int64                  `protobuf:"varint,2,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`       // how late a task may start, 1ms to 24h
+	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`                         // how late a task may start, 1ms to 24h
 	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                  // percentage of tasks that start in time, above 0 and below 100
-	Window        int64                  `protobuf:"varint,4,opt,name=window,json=windowMicros,proto3" json:"window,omitempty"`       // 0: 30 days
+	Window        int64                  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`                         // 0: 30 days
 	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -575,13 +575,13 @@ var File_kinesin_v1_objective_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_objective_service_proto_rawDesc = "" +
 	"\n" +
 	"\"kinesin/v1/objective_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\x8f\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xfd\x01\n" +
 	"\tObjective\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\"\n" +
-	"\x06within\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\fwithinMicros\x12\x1c\n" +
-	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12\"\n" +
-	"\x06window\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\fwindowMicros\x12$\n" +
-	"\aupdated\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\rupdatedMicros\x12\x1d\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1c\n" +
+	"\x06within\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06within\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12\x1c\n" +
+	"\x06window\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\x12\x1e\n" +
+	"\aupdated\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\aupdated\x12\x1d\n" +
 	"\n" +
 	"updated_by\x18\x06 \x01(\tR\tupdatedBy\x12\x1e\n" +
 	"\n" +
@@ -597,17 +597,16 @@ const file_kinesin_v1_objective_service_proto_rawDesc = "" +
 	"\vbudget_left\x18\x05 \x01(\x01R\n" +
 	"budgetLeft\x12&\n" +
 	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\x12\x1f\n" +
-	"\awaiting\x18\xae\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\awaiting\"Z\n" +
-	"\x04Burn\x12\x1e\n" +
-	"\x04over\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"overMicros\x12\x12\n" +
+	"\awaiting\x18\xae\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\awaiting\"T\n" +
+	"\x04Burn\x12\x18\n" +
+	"\x04over\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04over\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x1e\n" +
-	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\astarted\"\xbd\x01\n" +
+	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\astarted\"\xb1\x01\n" +
 	"\x13SetObjectiveRequest\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12&\n" +
-	"\x06within\x18\x02 \x01(\x03B\b\xc0\xf3\x18\x02\xd8\xf3\x18\x01R\fwithinMicros\x12\"\n" +
-	"\tobjective\x18\x03 \x01(\x01B\x04\xd8\xf3\x18\x01R\tobjective\x12\"\n" +
-	"\x06window\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\fwindowMicros\x12\x1e\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12 \n" +
+	"\x06within\x18\x02 \x01(\x03B\b\xc0\xf3\x18\x02\xd8\xf3\x18\x01R\x06within\x12\"\n" +
+	"\tobjective\x18\x03 \x01(\x01B\x04\xd8\xf3\x18\x01R\tobjective\x12\x1c\n" +
+	"\x06window\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\x12\x1e\n" +
 	"\n" +
 	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\"K\n" +
 	"\x14SetObjectiveResponse\x123\n" +

@@ -31,7 +31,7 @@ type Quota struct {
 	Admit    float64                `protobuf:"fixed64,5,opt,name=admit,proto3" json:"admit,omitempty"`     // tasks per second that Schedule takes; 0: no limit
 	Identity string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
 	// when it was set last
-	Updated       int64  `protobuf:"varint,7,opt,name=updated,json=updatedMicros,proto3" json:"updated,omitempty"`
+	Updated       int64  `protobuf:"varint,7,opt,name=updated,proto3" json:"updated,omitempty"`
 	UpdatedBy     string `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`   // the identity that set it last
 	Concurrency   uint32 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"`               // tasks that run at once; 0: no limit
 	Recovery      uint32 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`                    // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
@@ -401,15 +401,15 @@ var File_kinesin_v1_quota_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_quota_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/quota_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xdb\x02\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xd5\x02\n" +
 	"\x05Quota\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x04 \x01(\rR\x05burst\x12\x14\n" +
 	"\x05admit\x18\x05 \x01(\x01R\x05admit\x12\x1a\n" +
-	"\bidentity\x18\x06 \x01(\tR\bidentity\x12$\n" +
-	"\aupdated\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\rupdatedMicros\x12\x1d\n" +
+	"\bidentity\x18\x06 \x01(\tR\bidentity\x12\x1e\n" +
+	"\aupdated\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\aupdated\x12\x1d\n" +
 	"\n" +
 	"updated_by\x18\b \x01(\tR\tupdatedBy\x12 \n" +
 	"\vconcurrency\x18\t \x01(\rR\vconcurrency\x12\x1a\n" +

@@ -132,7 +132,7 @@ type Problem struct {
 	Reason Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=kinesin.v1.Reason" json:"reason,omitempty"` // for programs
 	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                             // for people: what was wrong, and what is allowed
 	// when to try again, from now; 0: it does not say
-	RetryAfter    int64 `protobuf:"varint,3,opt,name=retry_after,json=retryAfterMicros,proto3" json:"retry_after,omitempty"`
+	RetryAfter    int64 `protobuf:"varint,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,29 +255,29 @@ type ScheduleItem struct {
 	// whose task it is
 	Lambda string `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
 	// When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
-	Due        int64  `protobuf:"varint,2,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Delay      int64  `protobuf:"varint,3,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
-	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`             // empty: "normal" where the lambda has it, else its middle class
-	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`         // label for a subset of the lambda's tasks; at most 128 bytes; empty: none
-	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`                       // idempotency key: same lambda and key, same task; at most 256 bytes; empty: none
+	Due        int64  `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"`
+	Delay      int64  `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`          // when to start, from now; instead of due
+	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // empty: "normal" where the lambda has it, else its middle class
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; at most 128 bytes; empty: none
+	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key: same lambda and key, same task; at most 256 bytes; empty: none
 	// what the handler gets; empty: nothing
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless, also one with a key that is free again since.
 	// Empty: the server chooses.
 	RequestId   []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // 0: the lambda's
-	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`        // 0: the lambda's
+	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,proto3" json:"timeout,omitempty"`                           // 0: the lambda's
 	// the shortest pause between attempts; set both or none; 0: the lambda's
-	BackoffMin int64 `protobuf:"varint,11,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	BackoffMin int64 `protobuf:"varint,11,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	// the longest pause between attempts; 0: the lambda's
-	BackoffMax  int64  `protobuf:"varint,12,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	BackoffMax  int64  `protobuf:"varint,12,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
 	// When the key is held: "keep" (also empty), "replace" or "reject". For "replace" no task that has ended
 	// holds it.
 	OnConflict string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
 	Tags       map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
 	// A task that did not start before then ends as expired. 0: as the lambda's start_within says.
-	StartBefore int64  `protobuf:"varint,16,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"`
+	StartBefore int64  `protobuf:"varint,16,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"`
 	Blob        *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
 	LimitKey    string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
 	// The tasks that follow when the task has ended: with success, in any other way, and in any way. A
@@ -562,7 +562,7 @@ type ScheduleRequest struct {
 	First bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
 	// How long ago the first call was made. Delays count from then, and items are those of the first call: a request id
 	// counts for the very item that it came with.
-	Elapsed       int64 `protobuf:"varint,4,opt,name=elapsed,json=elapsedMicros,proto3" json:"elapsed,omitempty"`
+	Elapsed       int64 `protobuf:"varint,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -631,7 +631,7 @@ type ScheduleResult struct {
 	Duplicate bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // a task has the key (or request id) already; id is its id
 	Problem   *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`      // why the task was refused; absent: it was not
 	// when the task is due
-	Due           int64  `protobuf:"varint,4,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due           int64  `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
 	State         string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`        // of the task that holds the key
 	Replaced      bool   `protobuf:"varint,6,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the key has the payload and time of this item now
 	unknownFields protoimpl.UnknownFields
@@ -759,9 +759,9 @@ type Attempt struct {
 	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // 1 is the first of the task
 	Worker string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`  // id of the lease of its worker
 	// when it started
-	Start int64 `protobuf:"varint,3,opt,name=start,json=startMicros,proto3" json:"start,omitempty"`
+	Start int64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
 	// when it ended; 0: it has not ended
-	End int64 `protobuf:"varint,4,opt,name=end,json=endMicros,proto3" json:"end,omitempty"`
+	End int64 `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
 	// success, retriable_failure, fatal_failure, snoozed, released, cancelled, worker_lost, unstarted or dropped; empty: it has not ended
 	Outcome       string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`       // of a failure, for people
@@ -858,14 +858,14 @@ type Task struct {
 	Collection string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; empty: none
 	Key        string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key; empty: none
 	// when it was to start, or is
-	Due int64 `protobuf:"varint,7,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due int64 `protobuf:"varint,7,opt,name=due,proto3" json:"due,omitempty"`
 	// when it was scheduled
-	Created int64 `protobuf:"varint,8,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
+	Created int64 `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
 	// when it was last put on the queue of its lambda; 0: it was not
-	Enqueued        int64      `protobuf:"varint,9,opt,name=enqueued,json=enqueuedMicros,proto3" json:"enqueued,omitempty"`
-	Started         int64      `protobuf:"varint,10,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`                     // first start
-	Ended           int64      `protobuf:"varint,11,opt,name=ended,json=endedMicros,proto3" json:"ended,omitempty"`                           // when it ended; a task without it has not ended
-	Next            int64      `protobuf:"varint,12,opt,name=next,json=nextMicros,proto3" json:"next,omitempty"`                              // its next wake-up
+	Enqueued        int64      `protobuf:"varint,9,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
+	Started         int64      `protobuf:"varint,10,opt,name=started,proto3" json:"started,omitempty"`                                        // first start
+	Ended           int64      `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`                                            // when it ended; a task without it has not ended
+	Next            int64      `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                                              // its next wake-up
 	Attempt         uint32     `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                                        // fencing number of the newest attempt
 	Failures        uint32     `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                                      // attempts that count against max_attempts
 	MaxAttempts     uint32     `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // so many failures, and it is dead; 0: not known, or its lambda is of mode deliver
@@ -880,7 +880,7 @@ type Task struct {
 	Seq          uint64            `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`                                                                            // rises with each change; the ETag
 	Traceparent  string            `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context of who scheduled it; empty: none
 	Tags         map[string]string `protobuf:"bytes,25,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
-	StartBefore  int64             `protobuf:"varint,26,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"`                                   // 0: it may start at any time
+	StartBefore  int64             `protobuf:"varint,26,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"`                                         // 0: it may start at any time
 	Result       []byte            `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                                                       // of a success; empty without the right to read payloads
 	// size of its result, also when that is not returned
 	ResultBytes int64        `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
@@ -892,11 +892,11 @@ type Task struct {
 	Member      *GroupMember `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                     // absent: it is no member of a group
 	Group       *GroupEnd    `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                       // absent: it does not follow after a group
 	// of one attempt; 0: its lambda's
-	Timeout int64 `protobuf:"varint,420,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	Timeout int64 `protobuf:"varint,420,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// the shortest pause between its attempts; 0: its lambda's
-	BackoffMin int64 `protobuf:"varint,421,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	BackoffMin int64 `protobuf:"varint,421,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	// the longest pause between its attempts; 0: its lambda's
-	BackoffMax    int64 `protobuf:"varint,422,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
+	BackoffMax    int64 `protobuf:"varint,422,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,11 +1200,11 @@ func (x *Task) GetBackoffMax() int64 {
 // Occurrence says which occurrence of a cron a task is.
 type Occurrence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`                                 // name of the cron
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`                        // number of the cron's settings that were in charge
-	Nominal       int64                  `protobuf:"varint,3,opt,name=nominal,json=nominalMicros,proto3" json:"nominal,omitempty"`       // the time at which the cron's expression fires
-	Succeeded     int64                  `protobuf:"varint,4,opt,name=succeeded,json=succeededMicros,proto3" json:"succeeded,omitempty"` // nominal time of the newest occurrence before it that succeeded; 0: none that is known
-	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                       // a backfill has scheduled it
+	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`            // name of the cron
+	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`   // number of the cron's settings that were in charge
+	Nominal       int64                  `protobuf:"varint,3,opt,name=nominal,proto3" json:"nominal,omitempty"`     // the time at which the cron's expression fires
+	Succeeded     int64                  `protobuf:"varint,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"` // nominal time of the newest occurrence before it that succeeded; 0: none that is known
+	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`  // a backfill has scheduled it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1277,10 +1277,10 @@ func (x *Occurrence) GetBackfill() bool {
 // WaitsFor says what holds a task back that is due.
 type WaitsFor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                 // "gate", "quota", "key", "retry budget", "no worker" or "queue full"
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                     // for people
-	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`                     // the gate's id
-	Until         int64                  `protobuf:"varint,4,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it ends by itself; 0: not known
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // "gate", "quota", "key", "retry budget", "no worker" or "queue full"
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // for people
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`     // the gate's id
+	Until         int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`  // when it ends by itself; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1554,8 +1554,8 @@ func (x *GetResponse) GetResults() []*GetResult {
 
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`               // of this page
-	Next          []byte                 `protobuf:"bytes,2,opt,name=next,json=nextCursor,proto3" json:"next,omitempty"` // cursor of the next page; empty after the last one
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // of this page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // cursor of the next page; empty after the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1606,9 +1606,9 @@ func (x *ListResponse) GetNext() []byte {
 
 type WaitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`                    // public ids of tasks; with keys 1 to 1,000
-	Wait          int64                  `protobuf:"varint,2,opt,name=wait,json=waitMicros,proto3" json:"wait,omitempty"` // 0: return at once; at most 60 s
-	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`                  // their results follow those of the ids
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`    // public ids of tasks; with keys 1 to 1,000
+	Wait          int64                  `protobuf:"varint,2,opt,name=wait,proto3" json:"wait,omitempty"` // 0: return at once; at most 60 s
+	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`  // their results follow those of the ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1667,9 +1667,9 @@ func (x *WaitRequest) GetKeys() []*TaskKey {
 // BufferedTask is an acknowledged task in the inbound buffer.
 type BufferedTask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                  // as it was issued; it holds the id, due time and partition of the task
-	Item          *ScheduleItem          `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`                              // without due, delay, request id and key
-	Accepted      int64                  `protobuf:"varint,3,opt,name=accepted,json=acceptedMicros,proto3" json:"accepted,omitempty"` // when the id was issued
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`              // as it was issued; it holds the id, due time and partition of the task
+	Item          *ScheduleItem          `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`          // without due, delay, request id and key
+	Accepted      int64                  `protobuf:"varint,3,opt,name=accepted,proto3" json:"accepted,omitempty"` // when the id was issued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1921,19 +1921,20 @@ var File_kinesin_v1_task_proto protoreflect.FileDescriptor
 const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\x15kinesin/v1/task.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"v\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"p\n" +
 	"\aProblem\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.kinesin.v1.ReasonR\x06reason\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\x12+\n" +
-	"\vretry_after\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x10retryAfterMicros\"V\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12%\n" +
+	"\vretry_after\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"retryAfter\"V\n" +
 	"\x04Blob\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x02id\x12\x1a\n" +
 	"\x05bytes\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05bytes\x12\x1c\n" +
-	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\xbb\a\n" +
+	"\x06sha256\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x04R\x06sha256\"\x97\a\n" +
 	"\fScheduleItem\x12\x1c\n" +
-	"\x06lambda\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12\x1c\n" +
-	"\x03due\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12 \n" +
-	"\x05delay\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\vdelayMicros\x12\x1a\n" +
+	"\x06lambda\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12\x16\n" +
+	"\x03due\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
+	"\x05delay\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
@@ -1942,16 +1943,18 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\apayload\x18\a \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12#\n" +
 	"\n" +
 	"request_id\x18\b \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\x12'\n" +
-	"\fmax_attempts\x18\t \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12(\n" +
+	"\fmax_attempts\x18\t \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12\"\n" +
 	"\atimeout\x18\n" +
-	" \x01(\x03B\b\xc0\xf3\x18\x02\xe0\xf3\x18\x01R\rtimeoutMicros\x12+\n" +
-	"\vbackoff_min\x18\v \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMinMicros\x12+\n" +
-	"\vbackoff_max\x18\f \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMaxMicros\x12 \n" +
+	" \x01(\x03B\b\xc0\xf3\x18\x02\xe0\xf3\x18\x01R\atimeout\x12%\n" +
+	"\vbackoff_min\x18\v \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMin\x12%\n" +
+	"\vbackoff_max\x18\f \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMax\x12 \n" +
 	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x128\n" +
 	"\von_conflict\x18\x0e \x01(\tB\x17\xfa\xf3\x18\x13keep replace rejectR\n" +
 	"onConflict\x12<\n" +
-	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryB\x04\xf0\xf3\x18\x10R\x04tags\x12-\n" +
-	"\fstart_before\x18\x10 \x01(\x03B\x04\xc0\xf3\x18\x01R\x11startBeforeMicros\x12$\n" +
+	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryB\x04\xf0\xf3\x18\x10R\x04tags\x12'\n" +
+	"\fstart_before\x18\x10 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartBefore\x12$\n" +
 	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1b\n" +
 	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x123\n" +
 	"\x04then\x18( \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04then\x123\n" +
@@ -1967,29 +1970,30 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
 	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
 	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x9a\x01\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x94\x01\n" +
 	"\x0fScheduleRequest\x125\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x05items\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\x12$\n" +
-	"\aelapsed\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\relapsedMicros\"\xbd\x01\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\x12\x1e\n" +
+	"\aelapsed\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\aelapsed\"\xb7\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +
-	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x1c\n" +
-	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12\x14\n" +
+	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x16\n" +
+	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
 	"\breplaced\x18\x06 \x01(\bR\breplaced\"H\n" +
 	"\x10ScheduleResponse\x124\n" +
-	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xc4\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xb8\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
-	"\x06worker\x18\x02 \x01(\tR\x06worker\x12 \n" +
-	"\x05start\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartMicros\x12\x1c\n" +
-	"\x03end\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tendMicros\x12\x18\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x1a\n" +
+	"\x05start\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05start\x12\x16\n" +
+	"\x03end\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03end\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\x82\v\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xc6\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -1998,15 +2002,14 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
 	"collection\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\tR\x03key\x12\x1c\n" +
-	"\x03due\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12$\n" +
-	"\acreated\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12&\n" +
-	"\benqueued\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\x0eenqueuedMicros\x12$\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\x12\x16\n" +
+	"\x03due\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1e\n" +
+	"\acreated\x18\b \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12 \n" +
+	"\benqueued\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\benqueued\x12\x1e\n" +
 	"\astarted\x18\n" +
-	" \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\x12 \n" +
-	"\x05ended\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\vendedMicros\x12\x1e\n" +
-	"\x04next\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"nextMicros\x12\x18\n" +
+	" \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
+	"\x05ended\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x05ended\x12\x18\n" +
+	"\x04next\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\x12\x18\n" +
 	"\aattempt\x18\r \x01(\rR\aattempt\x12\x1a\n" +
 	"\bfailures\x18\x0e \x01(\rR\bfailures\x12!\n" +
 	"\fmax_attempts\x18\x0f \x01(\rR\vmaxAttempts\x12\x1f\n" +
@@ -2020,8 +2023,8 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\rpayload_bytes\x18\x16 \x01(\x03B\x04\xc0\xf3\x18\x03R\fpayloadBytes\x12\x10\n" +
 	"\x03seq\x18\x17 \x01(\x04R\x03seq\x12 \n" +
 	"\vtraceparent\x18\x18 \x01(\tR\vtraceparent\x12.\n" +
-	"\x04tags\x18\x19 \x03(\v2\x1a.kinesin.v1.Task.TagsEntryR\x04tags\x12-\n" +
-	"\fstart_before\x18\x1a \x01(\x03B\x04\xc0\xf3\x18\x01R\x11startBeforeMicros\x12\x1c\n" +
+	"\x04tags\x18\x19 \x03(\v2\x1a.kinesin.v1.Task.TagsEntryR\x04tags\x12'\n" +
+	"\fstart_before\x18\x1a \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartBefore\x12\x1c\n" +
 	"\x06result\x18\x1b \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12'\n" +
 	"\fresult_bytes\x18\x1c \x01(\x03B\x04\xc0\xf3\x18\x03R\vresultBytes\x12$\n" +
 	"\x04blob\x18\x1d \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x121\n" +
@@ -2032,25 +2035,27 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"occurrence\x12&\n" +
 	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x12/\n" +
 	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
-	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x12%\n" +
-	"\atimeout\x18\xa4\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\rtimeoutMicros\x12,\n" +
-	"\vbackoff_min\x18\xa5\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMinMicros\x12,\n" +
-	"\vbackoff_max\x18\xa6\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMaxMicros\x1a7\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x12\x1f\n" +
+	"\atimeout\x18\xa4\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12&\n" +
+	"\vbackoff_min\x18\xa5\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMin\x12&\n" +
+	"\vbackoff_max\x18\xa6\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMax\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
 	"\n" +
 	"Occurrence\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\x12$\n" +
-	"\anominal\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rnominalMicros\x12(\n" +
-	"\tsucceeded\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0fsucceededMicros\x12\x1a\n" +
-	"\bbackfill\x18< \x01(\bR\bbackfill\"l\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1e\n" +
+	"\anominal\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\anominal\x12\"\n" +
+	"\tsucceeded\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tsucceeded\x12\x1a\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill\"f\n" +
 	"\bWaitsFor\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
-	"\x04gate\x18\x03 \x01(\tR\x04gate\x12 \n" +
-	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\"3\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12\x1a\n" +
+	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\"3\n" +
 	"\aTaskKey\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"x\n" +
@@ -2063,20 +2068,18 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x10.kinesin.v1.TaskR\x04task\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\">\n" +
 	"\vGetResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"P\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"J\n" +
 	"\fListResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\fR\n" +
-	"nextCursor\"v\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"p\n" +
 	"\vWaitRequest\x12\x17\n" +
-	"\x03ids\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\x03ids\x12\x1e\n" +
-	"\x04wait\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"waitMicros\x12.\n" +
-	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\"t\n" +
+	"\x03ids\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\x03ids\x12\x18\n" +
+	"\x04wait\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\x12.\n" +
+	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\"n\n" +
 	"\fBufferedTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
-	"\x04item\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12&\n" +
-	"\baccepted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0eacceptedMicros\"j\n" +
+	"\x04item\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12 \n" +
+	"\baccepted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\baccepted\"j\n" +
 	"\bEnvelope\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12.\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x18.kinesin.v1.BufferedTaskR\x05tasks\x12\x14\n" +

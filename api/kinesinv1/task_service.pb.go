@@ -295,9 +295,9 @@ type RescheduleRequest struct {
 	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`   // public ids of tasks; with keys 1 to 1,000
 	Keys  []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"` // their results follow those of the ids
 	// When to start: set at most one of the two; neither means now. The past means now.
-	Due int64 `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due int64 `protobuf:"varint,3,opt,name=due,proto3" json:"due,omitempty"`
 	// when to start, from now; instead of due
-	Delay         int64  `protobuf:"varint,4,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"`
+	Delay         int64  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`
 	IfSeq         uint64 `protobuf:"varint,5,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -379,17 +379,17 @@ type TaskUpdate struct {
 	// so many failures, and the task is dead; 0: no change
 	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// of one attempt; 0: no change
-	Timeout int64 `protobuf:"varint,6,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"`
+	Timeout int64 `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// the shortest pause between attempts; set both or none; 0: no change
-	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMinMicros,proto3" json:"backoff_min,omitempty"`
+	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	// the longest pause between attempts; 0: no change
-	BackoffMax  int64  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMaxMicros,proto3" json:"backoff_max,omitempty"`
-	StartBefore int64  `protobuf:"varint,9,opt,name=start_before,json=startBeforeMicros,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
-	Blob        *Blob  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                        // instead of payload
-	Priority    string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                                // one of the lambda's
+	BackoffMax  int64  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
+	StartBefore int64  `protobuf:"varint,9,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
+	Blob        *Blob  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                  // instead of payload
+	Priority    string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                          // one of the lambda's
 	// When to start, as in RescheduleRequest; neither: the time does not change.
-	Due           int64 `protobuf:"varint,12,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
-	Delay         int64 `protobuf:"varint,13,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
+	Due           int64 `protobuf:"varint,12,opt,name=due,proto3" json:"due,omitempty"`
+	Delay         int64 `protobuf:"varint,13,opt,name=delay,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,7 +656,7 @@ type ChangeResult struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // of the task
 	State string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // after the change, or as it was found if there is a problem
 	// when it is due now
-	Due           int64    `protobuf:"varint,3,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due           int64    `protobuf:"varint,3,opt,name=due,proto3" json:"due,omitempty"`
 	Seq           uint64   `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`        // rises with each change; the ETag
 	Problem       *Problem `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
 	Note          string   `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`       // over HTTP: says that a due time in the past was taken for now
@@ -950,13 +950,13 @@ type LambdaStats struct {
 	Lambda           string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                          // name of the lambda
 	Tasks            map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
 	Exact            bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
-	OldestDue        int64                  `protobuf:"varint,4,opt,name=oldest_due,json=oldestDueMicros,proto3" json:"oldest_due,omitempty"`                                            // due time of the oldest task that is due and has not started; 0: none
+	OldestDue        int64                  `protobuf:"varint,4,opt,name=oldest_due,json=oldestDue,proto3" json:"oldest_due,omitempty"`                                                  // due time of the oldest task that is due and has not started; 0: none
 	StartedPerSecond float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // first starts in the last minute, on the server that answers
 	EndedPerSecond   float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`                                // tasks that ended in the last minute, on the server that answers
 	// half of the first starts of the last minute were later by no more, on the server that answers
-	LatenessP50 int64 `protobuf:"varint,7,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"`
+	LatenessP50 int64 `protobuf:"varint,7,opt,name=lateness_p50,json=latenessP50,proto3" json:"lateness_p50,omitempty"`
 	// 99 % of the first starts of the last minute were later by no more, on the server that answers
-	LatenessP99        int64     `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
+	LatenessP99        int64     `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99,proto3" json:"lateness_p99,omitempty"`
 	FailedPerSecond    float64   `protobuf:"fixed64,9,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`           // failed attempts in the last minute, on the server that answers
 	ThrottledPerSecond float64   `protobuf:"fixed64,10,opt,name=throttled_per_second,json=throttledPerSecond,proto3" json:"throttled_per_second,omitempty"` // tasks that admission quotas refused in the last minute, on the server that answers
 	HeldBy             []*HeldBy `protobuf:"bytes,11,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`                                         // what holds waiting tasks back, as far as the server that answers knows
@@ -1123,16 +1123,16 @@ func (x *LambdaStats) GetDueExact() bool {
 // HeldBy is something that holds waiting tasks of a lambda back.
 type HeldBy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                 // as of WaitsFor, or "busy workers"; there will be others
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                     // for people
-	Tasks         *int64                 `protobuf:"varint,3,opt,name=tasks,proto3,oneof" json:"tasks,omitempty"`            // about how many it holds back, of the partitions of the server that answers; absent: not known
-	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`             // empty: of all priorities
-	Gate          string                 `protobuf:"bytes,5,opt,name=gate,proto3" json:"gate,omitempty"`                     // its id
-	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`                 // of a gate: "pause" or "drop"
-	Until         int64                  `protobuf:"varint,7,opt,name=until,json=untilMicros,proto3" json:"until,omitempty"` // when it ends by itself; 0: not known, or never
-	Rate          float64                `protobuf:"fixed64,8,opt,name=rate,proto3" json:"rate,omitempty"`                   // of a quota: starts per second, of all servers together
-	Used          float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`                   // of a quota: starts per second in the last minute, on the server that answers
-	Concurrency   uint32                 `protobuf:"varint,10,opt,name=concurrency,proto3" json:"concurrency,omitempty"`     // of a quota: tasks that run at once, of all servers together
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`             // as of WaitsFor, or "busy workers"; there will be others
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                 // for people
+	Tasks         *int64                 `protobuf:"varint,3,opt,name=tasks,proto3,oneof" json:"tasks,omitempty"`        // about how many it holds back, of the partitions of the server that answers; absent: not known
+	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`         // empty: of all priorities
+	Gate          string                 `protobuf:"bytes,5,opt,name=gate,proto3" json:"gate,omitempty"`                 // its id
+	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`             // of a gate: "pause" or "drop"
+	Until         int64                  `protobuf:"varint,7,opt,name=until,proto3" json:"until,omitempty"`              // when it ends by itself; 0: not known, or never
+	Rate          float64                `protobuf:"fixed64,8,opt,name=rate,proto3" json:"rate,omitempty"`               // of a quota: starts per second, of all servers together
+	Used          float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`               // of a quota: starts per second in the last minute, on the server that answers
+	Concurrency   uint32                 `protobuf:"varint,10,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // of a quota: tasks that run at once, of all servers together
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,7 +1244,7 @@ type PriorityStats struct {
 	StartedPerSecond float64                `protobuf:"fixed64,2,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"` // first starts in the last minute, on the server that answers
 	Queued           *int64                 `protobuf:"varint,3,opt,name=queued,proto3,oneof" json:"queued,omitempty"`                                          // tasks in its queue, for workers or consumers to take, about; absent: not known
 	InFlight         int64                  `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`                            // tasks that were taken from it and are not acknowledged, about
-	Oldest           int64                  `protobuf:"varint,5,opt,name=oldest,json=oldestMicros,proto3" json:"oldest,omitempty"`                              // how long the oldest due one has been in the queue, about; 0: not known, or there is none
+	Oldest           int64                  `protobuf:"varint,5,opt,name=oldest,proto3" json:"oldest,omitempty"`                                                // how long the oldest due one has been in the queue, about; 0: not known, or there is none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1370,10 +1370,10 @@ func (x *StatsResponse) GetOverview() *Overview {
 // absent for a caller who may not read the metrics of all.
 type Overview struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Windows       []*OverviewWindow      `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`                 // the last minute, hour and day
-	Due           []*DueSoon             `protobuf:"bytes,2,rep,name=due,proto3" json:"due,omitempty"`                         // in 5 and 15 minutes, an hour and a day, of the lambdas that the caller may read; none: not known for now
-	DueAt         int64                  `protobuf:"varint,3,opt,name=due_at,json=dueAtMicros,proto3" json:"due_at,omitempty"` // when due was counted
-	Installation  *Installation          `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`       // what the installation consists of; absent: the caller may not read the metrics of all lambdas
+	Windows       []*OverviewWindow      `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`           // the last minute, hour and day
+	Due           []*DueSoon             `protobuf:"bytes,2,rep,name=due,proto3" json:"due,omitempty"`                   // in 5 and 15 minutes, an hour and a day, of the lambdas that the caller may read; none: not known for now
+	DueAt         int64                  `protobuf:"varint,3,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"` // when due was counted
+	Installation  *Installation          `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"` // what the installation consists of; absent: the caller may not read the metrics of all lambdas
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,17 +1439,17 @@ func (x *Overview) GetInstallation() *Installation {
 // OverviewWindow is what happened in a time until now, as the server that answers saw it.
 type OverviewWindow struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Asked            int64                  `protobuf:"varint,1,opt,name=asked,json=askedMicros,proto3" json:"asked,omitempty"`                                                                                                     // a minute, an hour or a day
-	Covered          int64                  `protobuf:"varint,2,opt,name=covered,json=coveredMicros,proto3" json:"covered,omitempty"`                                                                                               // how much of that the server saw
+	Asked            int64                  `protobuf:"varint,1,opt,name=asked,proto3" json:"asked,omitempty"`                                                                                                                      // a minute, an hour or a day
+	Covered          int64                  `protobuf:"varint,2,opt,name=covered,proto3" json:"covered,omitempty"`                                                                                                                  // how much of that the server saw
 	StartedPerSecond float64                `protobuf:"fixed64,3,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                                                                     // first starts
 	FailedPerSecond  float64                `protobuf:"fixed64,4,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`                                                                        // attempts
 	EndedPerSecond   map[string]float64     `protobuf:"bytes,5,rep,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // by outcome
 	// half of the first starts were later by no more
-	LatenessP50 int64 `protobuf:"varint,6,opt,name=lateness_p50,json=latenessP50Micros,proto3" json:"lateness_p50,omitempty"`
+	LatenessP50 int64 `protobuf:"varint,6,opt,name=lateness_p50,json=latenessP50,proto3" json:"lateness_p50,omitempty"`
 	// 95 % of the first starts were later by no more
-	LatenessP95 int64 `protobuf:"varint,7,opt,name=lateness_p95,json=latenessP95Micros,proto3" json:"lateness_p95,omitempty"`
+	LatenessP95 int64 `protobuf:"varint,7,opt,name=lateness_p95,json=latenessP95,proto3" json:"lateness_p95,omitempty"`
 	// 99 % of the first starts were later by no more
-	LatenessP99   int64 `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99Micros,proto3" json:"lateness_p99,omitempty"`
+	LatenessP99   int64 `protobuf:"varint,8,opt,name=lateness_p99,json=latenessP99,proto3" json:"lateness_p99,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1544,7 +1544,7 @@ func (x *OverviewWindow) GetLatenessP99() int64 {
 type DueSoon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// from when they were counted
-	Within int64 `protobuf:"varint,1,opt,name=within,json=withinMicros,proto3" json:"within,omitempty"`
+	Within int64 `protobuf:"varint,1,opt,name=within,proto3" json:"within,omitempty"`
 	// how many will be due, about
 	Tasks         int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	AtLeast       bool  `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"` // there may be more
@@ -1730,29 +1730,31 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x0e\n" +
 	"\x02id\x18\x04 \x01(\tR\x02id\"D\n" +
 	"\x0eCancelResponse\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.CancelResultR\aresults\"\xb9\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.CancelResultR\aresults\"\xad\x01\n" +
 	"\x11RescheduleRequest\x12\x17\n" +
 	"\x03ids\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\x03ids\x12.\n" +
-	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\x12\x1c\n" +
-	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12 \n" +
-	"\x05delay\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\vdelayMicros\x12\x1b\n" +
-	"\x06if_seq\x18\x05 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\"\xef\x03\n" +
+	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\x12\x16\n" +
+	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
+	"\x05delay\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1b\n" +
+	"\x06if_seq\x18\x05 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\"\xcb\x03\n" +
 	"\n" +
 	"TaskUpdate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
 	"\x03key\x18\x02 \x01(\v2\x13.kinesin.v1.TaskKeyR\x03key\x12\x1b\n" +
 	"\x06if_seq\x18\x03 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\x12#\n" +
 	"\apayload\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x05H\x00R\apayload\x88\x01\x01\x12'\n" +
-	"\fmax_attempts\x18\x05 \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12(\n" +
-	"\atimeout\x18\x06 \x01(\x03B\b\xc0\xf3\x18\x02\xe0\xf3\x18\x01R\rtimeoutMicros\x12+\n" +
-	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMinMicros\x12+\n" +
-	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\x10backoffMaxMicros\x12-\n" +
-	"\fstart_before\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\x11startBeforeMicros\x12$\n" +
+	"\fmax_attempts\x18\x05 \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12\"\n" +
+	"\atimeout\x18\x06 \x01(\x03B\b\xc0\xf3\x18\x02\xe0\xf3\x18\x01R\atimeout\x12%\n" +
+	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMin\x12%\n" +
+	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
+	"backoffMax\x12'\n" +
+	"\fstart_before\x18\t \x01(\x03B\x04\xc0\xf3\x18\x01R\vstartBefore\x12$\n" +
 	"\x04blob\x18\n" +
 	" \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1a\n" +
-	"\bpriority\x18\v \x01(\tR\bpriority\x12\x1c\n" +
-	"\x03due\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12 \n" +
-	"\x05delay\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\vdelayMicrosB\n" +
+	"\bpriority\x18\v \x01(\tR\bpriority\x12\x16\n" +
+	"\x03due\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
+	"\x05delay\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delayB\n" +
 	"\n" +
 	"\b_payload\"H\n" +
 	"\rUpdateRequest\x127\n" +
@@ -1767,11 +1769,11 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\fB\x04\xc0\xf3\x18\x04R\trequestIdB\n" +
 	"\n" +
-	"\b_payload\"\xa7\x01\n" +
+	"\b_payload\"\xa1\x01\n" +
 	"\fChangeResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
-	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12\x10\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12-\n" +
 	"\aproblem\x18\x05 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x12\n" +
 	"\x04note\x18\x06 \x01(\tR\x04note\"D\n" +
@@ -1786,17 +1788,17 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\bexamined\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03R\bexamined\"C\n" +
 	"\fStatsRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1b\n" +
-	"\boverview\x18\xa4\x03 \x01(\bR\boverview\"\xa1\x06\n" +
+	"\boverview\x18\xa4\x03 \x01(\bR\boverview\"\x8f\x06\n" +
 	"\vLambdaStats\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12>\n" +
 	"\x05tasks\x18\x02 \x03(\v2\".kinesin.v1.LambdaStats.TasksEntryB\x04\xf0\xf3\x18dR\x05tasks\x12\x14\n" +
-	"\x05exact\x18\x03 \x01(\bR\x05exact\x12)\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\x12#\n" +
 	"\n" +
-	"oldest_due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x0foldestDueMicros\x12,\n" +
+	"oldest_due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\toldestDue\x12,\n" +
 	"\x12started_per_second\x18\x05 \x01(\x01R\x10startedPerSecond\x12(\n" +
-	"\x10ended_per_second\x18\x06 \x01(\x01R\x0eendedPerSecond\x12-\n" +
-	"\flateness_p50\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x11latenessP50Micros\x12-\n" +
-	"\flateness_p99\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\x11latenessP99Micros\x12*\n" +
+	"\x10ended_per_second\x18\x06 \x01(\x01R\x0eendedPerSecond\x12'\n" +
+	"\flateness_p50\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\vlatenessP50\x12'\n" +
+	"\flateness_p99\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\vlatenessP99\x12*\n" +
 	"\x11failed_per_second\x18\t \x01(\x01R\x0ffailedPerSecond\x120\n" +
 	"\x14throttled_per_second\x18\n" +
 	" \x01(\x01R\x12throttledPerSecond\x121\n" +
@@ -1815,49 +1817,49 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\n" +
 	"\n" +
 	"\b_workersB\x06\n" +
-	"\x04_due\"\x93\x02\n" +
+	"\x04_due\"\x8d\x02\n" +
 	"\x06HeldBy\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1f\n" +
 	"\x05tasks\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03H\x00R\x05tasks\x88\x01\x01\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x12\n" +
 	"\x04gate\x18\x05 \x01(\tR\x04gate\x12\x16\n" +
-	"\x06action\x18\x06 \x01(\tR\x06action\x12 \n" +
-	"\x05until\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\vuntilMicros\x12\x12\n" +
+	"\x06action\x18\x06 \x01(\tR\x06action\x12\x1a\n" +
+	"\x05until\x18\a \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\x12\x12\n" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\x12\x12\n" +
 	"\x04used\x18\t \x01(\x01R\x04used\x12 \n" +
 	"\vconcurrency\x18\n" +
 	" \x01(\rR\vconcurrencyB\b\n" +
-	"\x06_tasks\"\xce\x01\n" +
+	"\x06_tasks\"\xc8\x01\n" +
 	"\rPriorityStats\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\tR\bpriority\x12,\n" +
 	"\x12started_per_second\x18\x02 \x01(\x01R\x10startedPerSecond\x12!\n" +
 	"\x06queued\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x03H\x00R\x06queued\x88\x01\x01\x12!\n" +
-	"\tin_flight\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x03R\binFlight\x12\"\n" +
-	"\x06oldest\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x02R\foldestMicrosB\t\n" +
+	"\tin_flight\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x03R\binFlight\x12\x1c\n" +
+	"\x06oldest\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06oldestB\t\n" +
 	"\a_queued\"u\n" +
 	"\rStatsResponse\x121\n" +
 	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\x121\n" +
-	"\boverview\x18\xa4\x03 \x01(\v2\x14.kinesin.v1.OverviewR\boverview\"\xc8\x01\n" +
+	"\boverview\x18\xa4\x03 \x01(\v2\x14.kinesin.v1.OverviewR\boverview\"\xc2\x01\n" +
 	"\bOverview\x124\n" +
 	"\awindows\x18\x01 \x03(\v2\x1a.kinesin.v1.OverviewWindowR\awindows\x12%\n" +
-	"\x03due\x18\x02 \x03(\v2\x13.kinesin.v1.DueSoonR\x03due\x12!\n" +
-	"\x06due_at\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\vdueAtMicros\x12<\n" +
-	"\finstallation\x18\x04 \x01(\v2\x18.kinesin.v1.InstallationR\finstallation\"\xdc\x03\n" +
-	"\x0eOverviewWindow\x12 \n" +
-	"\x05asked\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\vaskedMicros\x12$\n" +
-	"\acovered\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\rcoveredMicros\x12,\n" +
+	"\x03due\x18\x02 \x03(\v2\x13.kinesin.v1.DueSoonR\x03due\x12\x1b\n" +
+	"\x06due_at\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05dueAt\x12<\n" +
+	"\finstallation\x18\x04 \x01(\v2\x18.kinesin.v1.InstallationR\finstallation\"\xbe\x03\n" +
+	"\x0eOverviewWindow\x12\x1a\n" +
+	"\x05asked\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05asked\x12\x1e\n" +
+	"\acovered\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\acovered\x12,\n" +
 	"\x12started_per_second\x18\x03 \x01(\x01R\x10startedPerSecond\x12*\n" +
 	"\x11failed_per_second\x18\x04 \x01(\x01R\x0ffailedPerSecond\x12X\n" +
-	"\x10ended_per_second\x18\x05 \x03(\v2..kinesin.v1.OverviewWindow.EndedPerSecondEntryR\x0eendedPerSecond\x12-\n" +
-	"\flateness_p50\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\x11latenessP50Micros\x12-\n" +
-	"\flateness_p95\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\x11latenessP95Micros\x12-\n" +
-	"\flateness_p99\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\x11latenessP99Micros\x1aA\n" +
+	"\x10ended_per_second\x18\x05 \x03(\v2..kinesin.v1.OverviewWindow.EndedPerSecondEntryR\x0eendedPerSecond\x12'\n" +
+	"\flateness_p50\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\vlatenessP50\x12'\n" +
+	"\flateness_p95\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\vlatenessP95\x12'\n" +
+	"\flateness_p99\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\vlatenessP99\x1aA\n" +
 	"\x13EndedPerSecondEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x80\x01\n" +
-	"\aDueSoon\x12\"\n" +
-	"\x06within\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\fwithinMicros\x12\x1a\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"z\n" +
+	"\aDueSoon\x12\x1c\n" +
+	"\x06within\x18\x01 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06within\x12\x1a\n" +
 	"\x05tasks\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05tasks\x12\x19\n" +
 	"\bat_least\x18\x03 \x01(\bR\aatLeast\x12\x1a\n" +
 	"\x05error\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x03R\x05error\"\x8a\x02\n" +

@@ -238,11 +238,11 @@ func (x *SlotGroup) GetSlots() uint32 {
 
 type RegisterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                     // for people: host and process
-	Lease         int64                  `protobuf:"varint,2,opt,name=lease,json=leaseMicros,proto3" json:"lease,omitempty"` // 0: 15 s; 3 s to 1 h
-	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`                 // 1 to 64
-	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`             // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
-	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"`             // of the worker's program, for people; it becomes part of the lease's id
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`         // for people: host and process
+	Lease         int64                  `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`      // 0: 15 s; 3 s to 1 h
+	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`     // 1 to 64
+	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
+	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, for people; it becomes part of the lease's id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,11 +377,11 @@ type RegisterResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
 	// how long the lease lasts without a heartbeat
-	Lease         int64        `protobuf:"varint,2,opt,name=lease,json=leaseMicros,proto3" json:"lease,omitempty"`
-	Heartbeat     int64        `protobuf:"varint,3,opt,name=heartbeat,json=heartbeatMicros,proto3" json:"heartbeat,omitempty"` // how often to send one
-	Proof         []byte       `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                               // proves, when the process gives the lease up, that it had it; not for logs
-	Acks          []*ResultAck `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                 // of the results of the previous lease
-	Missing       []string     `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`                         // lambdas that do not exist yet: their tasks are claimed as soon as they do
+	Lease         int64        `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Heartbeat     int64        `protobuf:"varint,3,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // how often to send one
+	Proof         []byte       `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`          // proves, when the process gives the lease up, that it had it; not for logs
+	Acks          []*ResultAck `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`            // of the results of the previous lease
+	Missing       []string     `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`    // lambdas that do not exist yet: their tasks are claimed as soon as they do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,13 +644,13 @@ type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 16 bytes
 	Task          []byte     `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`                    // its number
-	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`                     // success, retriable_failure, fatal_failure, snoozed, released, cancelled
-	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`                         // of a failure, for people
-	Started       int64      `protobuf:"varint,5,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
-	Delay         int64      `protobuf:"varint,6,opt,name=delay,json=delayMicros,proto3" json:"delay,omitempty"`       // of a snooze
-	Result        []byte     `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                       // of a success: a value that is kept with the task; at most 32 KiB
-	Add           *Followups `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`                            // what else follows the task
+	Attempt       uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
+	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // success, retriable_failure, fatal_failure, snoozed, released, cancelled
+	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // of a failure, for people
+	Started       int64      `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
+	Delay         int64      `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
+	Result        []byte     `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`    // of a success: a value that is kept with the task; at most 32 KiB
+	Add           *Followups `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`         // what else follows the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,7 +747,7 @@ type Started struct {
 	Task    []byte `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
 	// on the worker's clock, corrected by the offset it learned
-	Started       int64 `protobuf:"varint,3,opt,name=started,json=startedMicros,proto3" json:"started,omitempty"`
+	Started       int64 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -885,14 +885,14 @@ type Claimed struct {
 	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and it is dead
 	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`   // earlier attempts whose worker was lost; not counted in failures
 	// when it was to start
-	Due int64 `protobuf:"varint,11,opt,name=due,json=dueMicros,proto3" json:"due,omitempty"`
+	Due int64 `protobuf:"varint,11,opt,name=due,proto3" json:"due,omitempty"`
 	// when it was scheduled
-	Created int64 `protobuf:"varint,12,opt,name=created,json=createdMicros,proto3" json:"created,omitempty"`
-	Timeout int64 `protobuf:"varint,13,opt,name=timeout,json=timeoutMicros,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
+	Created int64 `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
+	Timeout int64 `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
 	// for the handler; empty: nothing, or see blob
 	Payload []byte `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
-	Hold        int64             `protobuf:"varint,15,opt,name=hold,json=holdMicros,proto3" json:"hold,omitempty"`
+	Hold        int64             `protobuf:"varint,15,opt,name=hold,proto3" json:"hold,omitempty"`
 	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context for the handler; empty: none
 	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
 	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"`                                                                           // instead of payload
@@ -1168,13 +1168,13 @@ func (x *ResultAck) GetProblem() *Problem {
 
 type WorkResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Tasks   []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`             // claimed tasks, for the worker to run
-	Acks    []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`               // of results that the worker sent
-	Cancels []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`         // stop these attempts
-	Now     int64                  `protobuf:"varint,4,opt,name=now,json=nowMicros,proto3" json:"now,omitempty"` // the time of the server's clock when it sent this
+	Tasks   []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`     // claimed tasks, for the worker to run
+	Acks    []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`       // of results that the worker sent
+	Cancels []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"` // stop these attempts
+	Now     int64                  `protobuf:"varint,4,opt,name=now,proto3" json:"now,omitempty"`        // the time of the server's clock when it sent this
 	// The server sends its next message within this time. A worker that receives nothing for twice as long closes the
 	// stream: later messages were delayed by the network, and others may have their tasks. 0: the server may be silent.
-	Next          int64 `protobuf:"varint,5,opt,name=next,json=nextMicros,proto3" json:"next,omitempty"`
+	Next          int64 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,10 +1246,10 @@ func (x *WorkResponse) GetNext() int64 {
 
 type ClaimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`              // the lease's id
-	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"`            // of those that it registered for
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`               // 1 when not set; at most 1000
-	Wait          int64                  `protobuf:"varint,4,opt,name=wait,json=waitMicros,proto3" json:"wait,omitempty"` // at most 60 s
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
+	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // of those that it registered for
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`    // 1 when not set; at most 1000
+	Wait          int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`      // at most 60 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1506,9 +1506,9 @@ func (x *HeartbeatRequest) GetRunning() []*Held {
 
 type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cancels       []*Held                `protobuf:"bytes,1,rep,name=cancels,proto3" json:"cancels,omitempty"`         // stop these attempts: cancel was requested
-	Fenced        []*Held                `protobuf:"bytes,2,rep,name=fenced,proto3" json:"fenced,omitempty"`           // stop these attempts: they no longer own their tasks
-	Now           int64                  `protobuf:"varint,3,opt,name=now,json=nowMicros,proto3" json:"now,omitempty"` // the time of the server
+	Cancels       []*Held                `protobuf:"bytes,1,rep,name=cancels,proto3" json:"cancels,omitempty"` // stop these attempts: cancel was requested
+	Fenced        []*Held                `protobuf:"bytes,2,rep,name=fenced,proto3" json:"fenced,omitempty"`   // stop these attempts: they no longer own their tasks
+	Now           int64                  `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`        // the time of the server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1585,21 +1585,21 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x03key\x18\b \x01(\tR\x03key\"B\n" +
 	"\tSlotGroup\x12\x1f\n" +
 	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xce\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xc8\x01\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\vleaseMicros\x123\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05lease\x123\n" +
 	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupB\x04\xf0\xf3\x18@R\x06groups\x125\n" +
 	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
 	"\aversion\x18\x84\x02 \x01(\tR\aversion\"r\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\fR\x05proof\x123\n" +
-	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultB\x05\xf0\xf3\x18\x90NR\aresults\"\xd2\x01\n" +
+	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultB\x05\xf0\xf3\x18\x90NR\aresults\"\xc6\x01\n" +
 	"\x10RegisterResponse\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
-	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\vleaseMicros\x12(\n" +
-	"\theartbeat\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\x0fheartbeatMicros\x12\x14\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1a\n" +
+	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05lease\x12\"\n" +
+	"\theartbeat\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\theartbeat\x12\x14\n" +
 	"\x05proof\x18\x04 \x01(\fR\x05proof\x12)\n" +
 	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12\x19\n" +
 	"\amissing\x18\xc8\x01 \x03(\tR\amissing\":\n" +
@@ -1614,25 +1614,25 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aProcess\x12\x1a\n" +
 	"\x05place\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xfb\x01\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xef\x01\n" +
 	"\x06Result\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\x12$\n" +
-	"\astarted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\x12 \n" +
-	"\x05delay\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\vdelayMicros\x12\x1c\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1e\n" +
+	"\astarted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
+	"\x05delay\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1c\n" +
 	"\x06result\x18\a \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12'\n" +
-	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"c\n" +
+	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"]\n" +
 	"\aStarted\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\x12$\n" +
-	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\rstartedMicros\"\xb9\x01\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1e\n" +
+	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\"\xb9\x01\n" +
 	"\vWorkRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x06\xf0\xf3\x18\x80\xe2\tR\aresults\x125\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedB\x06\xf0\xf3\x18\x80\xe2\tR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xe0\x06\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xc8\x06\n" +
 	"\aClaimed\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -1647,13 +1647,12 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\fmax_attempts\x18\t \x01(\rR\vmaxAttempts\x12\x1f\n" +
 	"\vworker_lost\x18\n" +
 	" \x01(\rR\n" +
-	"workerLost\x12\x1c\n" +
-	"\x03due\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\tdueMicros\x12$\n" +
-	"\acreated\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\rcreatedMicros\x12$\n" +
-	"\atimeout\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\rtimeoutMicros\x12\x1e\n" +
-	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1e\n" +
-	"\x04hold\x18\x0f \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"holdMicros\x12 \n" +
+	"workerLost\x12\x16\n" +
+	"\x03due\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1e\n" +
+	"\acreated\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\atimeout\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12\x1e\n" +
+	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x18\n" +
+	"\x04hold\x18\x0f \x01(\x03B\x04\xc0\xf3\x18\x02R\x04hold\x12 \n" +
 	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
 	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
@@ -1671,20 +1670,18 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\tResultAck\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
-	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xce\x01\n" +
+	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xc2\x01\n" +
 	"\fWorkResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\x12)\n" +
 	"\x04acks\x18\x02 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12*\n" +
-	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x1c\n" +
-	"\x03now\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\tnowMicros\x12\x1e\n" +
-	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\n" +
-	"nextMicros\"}\n" +
+	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x16\n" +
+	"\x03now\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03now\x12\x18\n" +
+	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"w\n" +
 	"\fClaimRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1f\n" +
 	"\alambdas\x18\x02 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1e\n" +
-	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
-	"waitMicros\":\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\":\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"`\n" +
 	"\x11SetResultsRequest\x12\x16\n" +
@@ -1694,11 +1691,11 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"^\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
-	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\arunning\"\x87\x01\n" +
+	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\arunning\"\x81\x01\n" +
 	"\x11HeartbeatResponse\x12*\n" +
 	"\acancels\x18\x01 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12(\n" +
-	"\x06fenced\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\x06fenced\x12\x1c\n" +
-	"\x03now\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\tnowMicrosB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06fenced\x18\x02 \x03(\v2\x10.kinesin.v1.HeldR\x06fenced\x12\x16\n" +
+	"\x03now\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03nowB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_worker_proto_rawDescOnce sync.Once
