@@ -247,13 +247,13 @@ func (c *Client) fetched(ctx context.Context, owner task.BlobOwner, wire *kinesi
 	return data, nil
 }
 
-// readPayload returns the payload of a task that was read.
-func (c *Client) readPayload(ctx context.Context, t *TaskInfo) ([]byte, error) {
+// readPayload returns the payload of a task that was read, which may be in a blob.
+func (c *Client) readPayload(ctx context.Context, t *TaskInfo, blob *kinesinv1.Blob) ([]byte, error) {
 	payload := t.Payload
-	if t.blob != nil {
+	if blob != nil {
 		id, err := task.PeekID(string(t.ID))
 		if err == nil {
-			payload, err = c.fetched(ctx, task.BlobOwner{Lambda: t.Lambda, Key: t.Key, Task: id}, t.blob, nil)
+			payload, err = c.fetched(ctx, task.BlobOwner{Lambda: t.Lambda, Key: t.Key, Task: id}, blob, nil)
 		}
 		if err != nil {
 			return nil, err

@@ -116,13 +116,21 @@ func init() { //nolint:gochecknoinits // package sdk/admin makes its calls as a 
 	sdkconfig.CallsOf = func(client any) sdkconfig.Calls {
 		c, _ := client.(*Client)
 		return sdkconfig.Calls{
-			Config: c.cfg, HTTP: c.http.Calls, Base: c.http.Base,
+			Services: sdkconfig.ServicesOf(c.http.Calls, c.http.Base), Config: c.cfg,
 			Do: func(ctx context.Context, what string, timeout time.Duration, try func(context.Context) error) error {
 				_, err := callWithin(ctx, c, what, max(timeout, c.cfg.CallTimeout), func(ctx context.Context, _ *struct{}) (*struct{}, error) { return nil, try(ctx) }, nil)
 				return err
 			},
 			RequestID: func() []byte { return requestIDs(c.cfg.Clock, 1)[0] },
 			TaskInfo:  func(w *kinesinv1.Task) any { return taskInfoOf(w) },
+			Task: func(result any) *kinesinv1.Task {
+				r, _ := result.(*GetResult)
+				if r.wire == nil {
+					return &kinesinv1.Task{}
+				}
+				r.wire.Payload, r.wire.Result = r.Task.Payload, r.Task.Result
+				return r.wire
+			},
 			Decode: func(ctx context.Context, lambda, key, id string, payload []byte) ([]byte, error) {
 				return c.decodeRead(ctx, lambda, key, ID(id), payload)
 			},

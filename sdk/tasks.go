@@ -57,8 +57,6 @@ type TaskInfo struct {
 	// none, in lists, and for callers who may not read payloads.
 	Result      []byte
 	ResultBytes int64 // stored
-
-	blob *kinesinv1.Blob // instead of Payload
 }
 
 // WaitsFor says what holds a task back.
@@ -97,6 +95,8 @@ type GetResult struct {
 	// Err is ErrNotFound if the id is unknown, forged, or of a task whose retention is over. If only the
 	// payload or the result could not be decoded, Task has all but that.
 	Err error
+
+	wire *kinesinv1.Task // of which Task was made
 }
 
 // GetOption changes what Get and GetMany read.
@@ -132,7 +132,7 @@ func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]Ge
 	results, err := getResults(response, n)
 	for i := range results {
 		if t := &results[i].Task; results[i].Err == nil {
-			t.Payload, results[i].Err = c.readPayload(ctx, t)
+			t.Payload, results[i].Err = c.readPayload(ctx, t, results[i].wire.GetBlob())
 		}
 	}
 	if err == nil {
@@ -370,7 +370,7 @@ func getResults(response *kinesinv1.GetResponse, n names) ([]GetResult, error) {
 		if r.Task == nil {
 			return nil, errors.New("the server answered with neither a task nor a problem")
 		}
-		results[i].Task = taskInfoOf(r.Task)
+		results[i].Task, results[i].wire = taskInfoOf(r.Task), r.Task
 	}
 	return results, nil
 }
@@ -385,7 +385,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBefore), WaitsFor: waitsForOf(w.WaitsFor),
-		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
+		Result: w.Result, ResultBytes: w.ResultBytes, Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 	t.Chain = linkOf(w.Chain)
 	for _, a := range w.Attempts {

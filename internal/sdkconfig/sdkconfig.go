@@ -11,7 +11,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 )
@@ -62,9 +64,9 @@ const SetTimeout = 10 * time.Minute
 
 // Calls is how a client makes its calls, for the packages of this module that make others over the same connections.
 type Calls struct {
+	Services
+
 	Config Client // with its defaults
-	HTTP   connect.HTTPClient
-	Base   string // the URL to make requests with
 
 	// Do makes a call with the client's timeout, or a longer one, and its retries. try makes it once.
 	Do func(ctx context.Context, what string, timeout time.Duration, try func(context.Context) error) error
@@ -72,8 +74,57 @@ type Calls struct {
 	RequestID func() []byte
 	// TaskInfo returns an sdk.TaskInfo.
 	TaskInfo func(*kinesinv1.Task) any
+	// Task returns the task of an *sdk.GetResult as a message, with the payload and the result as users have them; an
+	// empty one if there is none.
+	Task func(result any) *kinesinv1.Task
 	// Decode returns a payload that was read of a task as users have it.
 	Decode func(ctx context.Context, lambda, key, id string, payload []byte) ([]byte, error)
+}
+
+// Services are the services of a server.
+type Services struct {
+	Tasks       kinesinv1connect.TaskServiceClient
+	Lambdas     kinesinv1connect.LambdaServiceClient
+	Gates       kinesinv1connect.GateServiceClient
+	Quotas      kinesinv1connect.QuotaServiceClient
+	Objectives  kinesinv1connect.ObjectiveServiceClient
+	Crons       kinesinv1connect.CronServiceClient
+	Jobs        kinesinv1connect.JobServiceClient
+	Chains      kinesinv1connect.ChainServiceClient
+	Groups      kinesinv1connect.GroupServiceClient
+	DeadLetters kinesinv1connect.DeadLetterServiceClient
+	Inbound     kinesinv1connect.InboundServiceClient
+	Keyring     kinesinv1connect.KeyringServiceClient
+	Access      kinesinv1connect.AccessServiceClient
+}
+
+// ServicesOf returns the services at a URL, to which h makes the calls.
+func ServicesOf(h connect.HTTPClient, base string) Services {
+	o := api.ClientOptions()
+	return Services{
+		Tasks:       kinesinv1connect.NewTaskServiceClient(h, base, o...),
+		Lambdas:     kinesinv1connect.NewLambdaServiceClient(h, base, o...),
+		Gates:       kinesinv1connect.NewGateServiceClient(h, base, o...),
+		Quotas:      kinesinv1connect.NewQuotaServiceClient(h, base, o...),
+		Objectives:  kinesinv1connect.NewObjectiveServiceClient(h, base, o...),
+		Crons:       kinesinv1connect.NewCronServiceClient(h, base, o...),
+		Jobs:        kinesinv1connect.NewJobServiceClient(h, base, o...),
+		Chains:      kinesinv1connect.NewChainServiceClient(h, base, o...),
+		Groups:      kinesinv1connect.NewGroupServiceClient(h, base, o...),
+		DeadLetters: kinesinv1connect.NewDeadLetterServiceClient(h, base, o...),
+		Inbound:     kinesinv1connect.NewInboundServiceClient(h, base, o...),
+		Keyring:     kinesinv1connect.NewKeyringServiceClient(h, base, o...),
+		Access:      kinesinv1connect.NewAccessServiceClient(h, base, o...),
+	}
+}
+
+// Ask makes one call with the client's timeout, or a longer one, and its retries.
+func Ask[Req, Res any](ctx context.Context, c *Calls, what string, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (response *Res, err error) {
+	err = c.Do(ctx, what, timeout, func(ctx context.Context) (err error) {
+		response, err = f(ctx, request)
+		return err
+	})
+	return response, err
 }
 
 // CallsOf returns the Calls of an *sdk.Client. Package sdk sets it, so that its Client needs no method that users

@@ -32,19 +32,19 @@ type TokenCreateOptions struct {
 func (s Tokens) Create(ctx context.Context, name string, grants []string, o TokenCreateOptions) (created Token, secret string, err error) {
 	request := wirecopy.To[kinesinv1.CreateTokenRequest](&o)
 	request.Name, request.Grants = name, grants
-	r, err := call(ctx, s.c, "create token", s.c.access.CreateToken, request)
+	r, err := call(ctx, s.c, "create token", s.c.Access.CreateToken, request)
 	return wirecopy.From[Token](r.GetToken()), r.GetSecret(), err
 }
 
 // List returns all tokens.
 func (s Tokens) List(ctx context.Context) ([]Token, error) {
-	r, err := call(ctx, s.c, "list tokens", s.c.access.ListTokens, &kinesinv1.ListTokensRequest{})
+	r, err := call(ctx, s.c, "list tokens", s.c.Access.ListTokens, &kinesinv1.ListTokensRequest{})
 	return wirecopy.All[Token](r.GetTokens()), err
 }
 
 // Revoke ends a token for good. It returns ErrNotFound when there is none of that name.
 func (s Tokens) Revoke(ctx context.Context, name string) (Token, error) {
-	r, err := call(ctx, s.c, "revoke token", s.c.access.RevokeToken, &kinesinv1.RevokeTokenRequest{Name: name})
+	r, err := call(ctx, s.c, "revoke token", s.c.Access.RevokeToken, &kinesinv1.RevokeTokenRequest{Name: name})
 	return wirecopy.From[Token](r.GetToken()), err
 }
 
@@ -79,7 +79,7 @@ func (s Audit) List(ctx context.Context, o AuditListOptions) iter.Seq2[AuditReco
 		request := wirecopy.To[kinesinv1.ListAuditRequest](&o)
 		request.Limit = auditPerPage
 		for {
-			r, err := call(ctx, s.c, "list audit", s.c.access.ListAudit, request)
+			r, err := call(ctx, s.c, "list audit", s.c.Access.ListAudit, request)
 			if err != nil {
 				yield(AuditRecord{}, err)
 				return
@@ -106,6 +106,6 @@ type AuditCheck struct {
 
 // Verify checks the chain of the records that an embedded store keeps.
 func (s Audit) Verify(ctx context.Context) (AuditCheck, error) {
-	r, err := callSet(ctx, s.c, "verify audit", s.c.access.VerifyAudit, &kinesinv1.VerifyAuditRequest{})
+	r, err := callSet(ctx, s.c, "verify audit", s.c.Access.VerifyAudit, &kinesinv1.VerifyAuditRequest{})
 	return wirecopy.From[AuditCheck](r), err
 }

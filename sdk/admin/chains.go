@@ -53,7 +53,7 @@ func (s Chains) control(ctx context.Context, id sdk.ID, action string, startBefo
 		Action      string
 		StartBefore time.Time
 	}{id, action, startBefore})
-	r, err := call(ctx, s.c, action+" chain", s.c.chains.ControlChain, request)
+	r, err := call(ctx, s.c, action+" chain", s.c.Chains.ControlChain, request)
 	return wirecopy.From[ChainChange](r), err
 }
 
@@ -71,6 +71,6 @@ type GroupCancelOptions struct {
 func (s Groups) Cancel(ctx context.Context, group string, o GroupCancelOptions) (sdk.GroupInfo, Job, error) {
 	request := wirecopy.To[kinesinv1.CancelGroupRequest](&o)
 	request.Group, request.RequestId = group, s.c.RequestID()
-	r, err := call(ctx, s.c, "cancel group", s.c.groups.CancelGroup, request)
+	r, err := call(ctx, s.c, "cancel group", s.c.Groups.CancelGroup, request)
 	return wirecopy.From[sdk.GroupInfo](r.GetGroup()), s.c.jobOf(r.GetJob()), err
 }

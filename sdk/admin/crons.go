@@ -176,20 +176,20 @@ func (s Crons) set(ctx context.Context, what string, cron *Cron, dryRun bool) (C
 	if s.c.Config.Encode != nil && len(cron.Payload) > 0 {
 		return Cron{}, false, fmt.Errorf("%w payload of cron %q: a payload codec encodes it for one task, and the server makes the tasks of a cron; want none", sdk.ErrInvalid, cron.Name)
 	}
-	r, err := call(ctx, s.c, what, s.c.crons.SetCron, &kinesinv1.SetCronRequest{Cron: settable(wirecopy.To[kinesinv1.Cron](cron)), DryRun: dryRun})
+	r, err := call(ctx, s.c, what, s.c.Crons.SetCron, &kinesinv1.SetCronRequest{Cron: settable(wirecopy.To[kinesinv1.Cron](cron)), DryRun: dryRun})
 	return wirecopy.From[Cron](r.GetCron()), r.GetExisted(), err
 }
 
 // Get returns a cron. It returns ErrNotFound when there is none with that name that the caller may see.
 func (s Crons) Get(ctx context.Context, name string) (Cron, error) {
-	r, err := call(ctx, s.c, "get cron", s.c.crons.GetCron, &kinesinv1.GetCronRequest{Name: name})
+	r, err := call(ctx, s.c, "get cron", s.c.Crons.GetCron, &kinesinv1.GetCronRequest{Name: name})
 	return wirecopy.From[Cron](r.GetCron()), err
 }
 
 // List returns the crons of a lambda, or of all, by name and without their payloads. It returns ErrTooLarge when they
 // do not fit an answer of 4 MiB.
 func (s Crons) List(ctx context.Context, lambda string) ([]Cron, error) {
-	r, err := callSet(ctx, s.c, "list crons", s.c.crons.ListCrons, &kinesinv1.ListCronsRequest{Lambda: lambda})
+	r, err := callSet(ctx, s.c, "list crons", s.c.Crons.ListCrons, &kinesinv1.ListCronsRequest{Lambda: lambda})
 	return wirecopy.All[Cron](r.GetCrons()), err
 }
 
@@ -203,28 +203,28 @@ type CronPauseOptions struct {
 func (s Crons) Pause(ctx context.Context, name, reason string, o CronPauseOptions) (Cron, error) {
 	request := wirecopy.To[kinesinv1.PauseCronRequest](&o)
 	request.Name, request.Reason = name, reason
-	r, err := call(ctx, s.c, "pause cron", s.c.crons.PauseCron, request)
+	r, err := call(ctx, s.c, "pause cron", s.c.Crons.PauseCron, request)
 	return wirecopy.From[Cron](r.GetCron()), err
 }
 
 // Resume has a cron fire again. Its CatchUp decides about the nominal times that it missed. One that is not paused
 // stays as it is.
 func (s Crons) Resume(ctx context.Context, name string) (Cron, error) {
-	r, err := call(ctx, s.c, "resume cron", s.c.crons.ResumeCron, &kinesinv1.ResumeCronRequest{Name: name})
+	r, err := call(ctx, s.c, "resume cron", s.c.Crons.ResumeCron, &kinesinv1.ResumeCronRequest{Name: name})
 	return wirecopy.From[Cron](r.GetCron()), err
 }
 
 // Run schedules a task as the cron would, for now, and returns its id. It is no occurrence: Overlap does not apply,
 // and a paused cron runs too.
 func (s Crons) Run(ctx context.Context, name string) (sdk.ID, error) {
-	r, err := call(ctx, s.c, "run cron", s.c.crons.RunCron, &kinesinv1.RunCronRequest{Name: name, RequestId: s.c.RequestID()})
+	r, err := call(ctx, s.c, "run cron", s.c.Crons.RunCron, &kinesinv1.RunCronRequest{Name: name, RequestId: s.c.RequestID()})
 	return sdk.ID(r.GetId()), err
 }
 
 // Delete deletes a cron. Occurrences that were sent to workers go on, and others are skipped. It returns ErrNotFound
 // when there is none with that name.
 func (s Crons) Delete(ctx context.Context, name string) error {
-	_, err := call(ctx, s.c, "delete cron", s.c.crons.DeleteCron, &kinesinv1.DeleteCronRequest{Name: name})
+	_, err := call(ctx, s.c, "delete cron", s.c.Crons.DeleteCron, &kinesinv1.DeleteCronRequest{Name: name})
 	return err
 }
 
@@ -239,6 +239,6 @@ type CronHistoryOptions struct {
 func (s Crons) History(ctx context.Context, name string, o CronHistoryOptions) ([]CronOccurrence, error) {
 	request := wirecopy.To[kinesinv1.CronHistoryRequest](&o)
 	request.Name = name
-	r, err := callSet(ctx, s.c, "history of a cron", s.c.crons.CronHistory, request)
+	r, err := callSet(ctx, s.c, "history of a cron", s.c.Crons.CronHistory, request)
 	return wirecopy.All[CronOccurrence](r.GetOccurrences()), err
 }

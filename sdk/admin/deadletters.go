@@ -80,7 +80,7 @@ type DeadLetters struct{ c *calls }
 func (s DeadLetters) List(ctx context.Context, lambda string, o DeadLetterListOptions) (letters []DeadLetter, more bool, err error) {
 	request := wirecopy.To[kinesinv1.ListDeadLettersRequest](&o)
 	request.Lambda = lambda
-	r, err := callSet(ctx, s.c, "dead letters", s.c.dead.ListDeadLetters, request)
+	r, err := callSet(ctx, s.c, "dead letters", s.c.DeadLetters.ListDeadLetters, request)
 	return wirecopy.All[DeadLetter](r.GetMessages()), r.GetMore(), err
 }
 
@@ -91,7 +91,7 @@ type DeadLetterCountOptions struct {
 
 // Count returns about how many dead letters a deliver lambda has by queue, and how far SQS is with moving them back.
 func (s DeadLetters) Count(ctx context.Context, lambda string, o DeadLetterCountOptions) ([]DeadLetterQueue, error) {
-	r, err := call(ctx, s.c, "count dead letters", s.c.dead.CountDeadLetters, &kinesinv1.CountDeadLettersRequest{Lambda: lambda, Priority: o.Priority})
+	r, err := call(ctx, s.c, "count dead letters", s.c.DeadLetters.CountDeadLetters, &kinesinv1.CountDeadLettersRequest{Lambda: lambda, Priority: o.Priority})
 	return wirecopy.All[DeadLetterQueue](r.GetQueues()), err
 }
 
@@ -183,7 +183,7 @@ func (s DeadLetters) change(ctx context.Context, action, lambda string, o DeadLe
 	outcomes := map[string]int64{}
 	var moves []DeadLetterQueue
 	for {
-		r, err := callSet(ctx, s.c, action+" dead letters", s.c.dead.ChangeDeadLetters, request)
+		r, err := callSet(ctx, s.c, action+" dead letters", s.c.DeadLetters.ChangeDeadLetters, request)
 		if err != nil {
 			return outcomes, moves, err
 		}

@@ -31,7 +31,7 @@ func TestFields(t *testing.T) {
 		return but
 	}
 	for _, check := range []func(*testing.T){
-		fields[Lambda, kinesinv1.Lambda](map[string]string{"Version": "no call takes it"}),
+		fields[Lambda, kinesinv1.Lambda](nil),
 		fields[LambdaStats, kinesinv1.LambdaStats](nil),
 		fields[Overview, kinesinv1.Overview](map[string]string{"Lambdas": "beside the overview on the wire"}),
 		fields[Gate, kinesinv1.Gate](nil),

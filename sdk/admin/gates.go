@@ -72,7 +72,7 @@ func (s Gates) Create(ctx context.Context, g Gate) (Gate, error) { return s.crea
 func (s Gates) DryRun(ctx context.Context, g Gate) (Gate, error) { return s.create(ctx, &g, true) }
 
 func (s Gates) create(ctx context.Context, g *Gate, dryRun bool) (Gate, error) {
-	r, err := callSet(ctx, s.c, "set gate", s.c.gates.SetGate, &kinesinv1.SetGateRequest{
+	r, err := callSet(ctx, s.c, "set gate", s.c.Gates.SetGate, &kinesinv1.SetGateRequest{
 		Gate: settable(wirecopy.To[kinesinv1.Gate](g)), DryRun: dryRun, RequestId: s.c.RequestID(),
 	})
 	return wirecopy.From[Gate](r.GetGate()), err
@@ -81,7 +81,7 @@ func (s Gates) create(ctx context.Context, g *Gate, dryRun bool) (Gate, error) {
 // Get returns a gate, with the tasks that it holds now. It returns ErrNotFound when there is none with that id that
 // the caller may see.
 func (s Gates) Get(ctx context.Context, id string) (Gate, error) {
-	r, err := callSet(ctx, s.c, "get gate", s.c.gates.GetGate, &kinesinv1.GetGateRequest{Id: id})
+	r, err := callSet(ctx, s.c, "get gate", s.c.Gates.GetGate, &kinesinv1.GetGateRequest{Id: id})
 	return wirecopy.From[Gate](r.GetGate()), err
 }
 
@@ -92,7 +92,7 @@ type GateListOptions struct {
 
 // List returns the gates of a lambda, or of all, newest first.
 func (s Gates) List(ctx context.Context, lambda string, o GateListOptions) ([]Gate, error) {
-	r, err := call(ctx, s.c, "list gates", s.c.gates.ListGates, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: o.Ended})
+	r, err := call(ctx, s.c, "list gates", s.c.Gates.ListGates, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: o.Ended})
 	return wirecopy.All[Gate](r.GetGates()), err
 }
 
@@ -105,6 +105,6 @@ type GateResumeOptions struct {
 func (s Gates) Resume(ctx context.Context, id string, o GateResumeOptions) (Gate, error) {
 	request := wirecopy.To[kinesinv1.ResumeGateRequest](&o)
 	request.Id = id
-	r, err := call(ctx, s.c, "resume gate", s.c.gates.ResumeGate, request)
+	r, err := call(ctx, s.c, "resume gate", s.c.Gates.ResumeGate, request)
 	return wirecopy.From[Gate](r.GetGate()), err
 }

@@ -126,24 +126,24 @@ func (s Jobs) create(ctx context.Context, spec *JobSpec, dryRun bool) (Job, erro
 	if spec.Action == JobBackfill {
 		request := wirecopy.To[kinesinv1.BackfillCronRequest](spec)
 		request.Name, request.DryRun, request.RequestId = spec.Cron, dryRun, s.c.RequestID()
-		r, err := callSet(ctx, s.c, "backfill cron", s.c.crons.BackfillCron, request)
+		r, err := callSet(ctx, s.c, "backfill cron", s.c.Crons.BackfillCron, request)
 		return s.c.jobOf(r.GetJob()), err
 	}
 	request := wirecopy.To[kinesinv1.CreateJobRequest](spec)
 	request.DryRun, request.RequestId = dryRun, s.c.RequestID()
-	r, err := callSet(ctx, s.c, "job", s.c.jobs.CreateJob, request)
+	r, err := callSet(ctx, s.c, "job", s.c.Jobs.CreateJob, request)
 	return s.c.jobOf(r.GetJob()), err
 }
 
 // Get returns a job. It returns ErrNotFound when there is none with that id that the caller may see.
 func (s Jobs) Get(ctx context.Context, id string) (Job, error) {
-	r, err := call(ctx, s.c, "get job", s.c.jobs.GetJob, &kinesinv1.GetJobRequest{Id: id})
+	r, err := call(ctx, s.c, "get job", s.c.Jobs.GetJob, &kinesinv1.GetJobRequest{Id: id})
 	return s.c.jobOf(r.GetJob()), err
 }
 
 // List returns all jobs that the servers keep and the caller may see, newest first.
 func (s Jobs) List(ctx context.Context) ([]Job, error) {
-	r, err := call(ctx, s.c, "list jobs", s.c.jobs.ListJobs, &kinesinv1.ListJobsRequest{})
+	r, err := call(ctx, s.c, "list jobs", s.c.Jobs.ListJobs, &kinesinv1.ListJobsRequest{})
 	all := make([]Job, len(r.GetJobs()))
 	for i, w := range r.GetJobs() {
 		all[i] = s.c.jobOf(w)
@@ -163,7 +163,7 @@ func (s Jobs) Resume(ctx context.Context, id string) (Job, error) {
 func (s Jobs) Stop(ctx context.Context, id string) (Job, error) { return s.control(ctx, id, "stop") }
 
 func (s Jobs) control(ctx context.Context, id, action string) (Job, error) {
-	r, err := call(ctx, s.c, action+" job", s.c.jobs.ControlJob, &kinesinv1.ControlJobRequest{Id: id, Action: action})
+	r, err := call(ctx, s.c, action+" job", s.c.Jobs.ControlJob, &kinesinv1.ControlJobRequest{Id: id, Action: action})
 	return s.c.jobOf(r.GetJob()), err
 }
 

@@ -35,7 +35,7 @@ type Keys struct{ c *calls }
 
 // List returns the keys by number.
 func (s Keys) List(ctx context.Context) ([]RingKey, error) {
-	r, err := call(ctx, s.c, "list keys", s.c.keyring.ListKeys, &kinesinv1.ListKeysRequest{})
+	r, err := call(ctx, s.c, "list keys", s.c.Keyring.ListKeys, &kinesinv1.ListKeysRequest{})
 	return wirecopy.All[RingKey](r.GetKeys()), err
 }
 
@@ -43,7 +43,7 @@ func (s Keys) List(ctx context.Context) ([]RingKey, error) {
 // on. ErrExists says that the key that was added last does not seal yet, ErrInUse that no more keys can be kept; the
 // text says from when on.
 func (s Keys) Rotate(ctx context.Context) (added RingKey, removed []int, err error) {
-	r, err := call(ctx, s.c, "rotate keys", s.c.keyring.RotateKeys, &kinesinv1.RotateKeysRequest{})
+	r, err := call(ctx, s.c, "rotate keys", s.c.Keyring.RotateKeys, &kinesinv1.RotateKeysRequest{})
 	for _, n := range r.GetRemoved() {
 		removed = append(removed, int(n))
 	}
@@ -65,25 +65,25 @@ type Senders struct{ c *calls }
 // the patterns matches. It creates the sender if there is none of that name; without patterns it finds the one that
 // there is. ErrExists says that there is one with other lambdas, or a revoked one.
 func (s Senders) Key(ctx context.Context, name string, lambdas ...string) (string, error) {
-	r, err := call(ctx, s.c, "inbound key", s.c.keyring.AddSender, &kinesinv1.AddSenderRequest{Name: name, Lambdas: lambdas})
+	r, err := call(ctx, s.c, "inbound key", s.c.Keyring.AddSender, &kinesinv1.AddSenderRequest{Name: name, Lambdas: lambdas})
 	return r.GetKey(), err
 }
 
 // List returns the senders by name, revoked ones too.
 func (s Senders) List(ctx context.Context) ([]Sender, error) {
-	r, err := call(ctx, s.c, "list senders", s.c.keyring.ListSenders, &kinesinv1.ListSendersRequest{})
+	r, err := call(ctx, s.c, "list senders", s.c.Keyring.ListSenders, &kinesinv1.ListSendersRequest{})
 	return wirecopy.All[Sender](r.GetSenders()), err
 }
 
 // Revoke ends a sender for good: within seconds no server takes its messages. The ids of its tasks stay valid.
 func (s Senders) Revoke(ctx context.Context, name string) (Sender, error) {
-	r, err := call(ctx, s.c, "revoke sender", s.c.keyring.RevokeSender, &kinesinv1.RevokeSenderRequest{Name: name})
+	r, err := call(ctx, s.c, "revoke sender", s.c.Keyring.RevokeSender, &kinesinv1.RevokeSenderRequest{Name: name})
 	return wirecopy.From[Sender](r.GetSender()), err
 }
 
 // InboundKey returns the secret that package sqsinbound needs to send to the inbound queue for all lambdas. It returns
 // ErrUnsupported if the server has no such queue.
 func (c *Client) InboundKey(ctx context.Context) (string, error) {
-	r, err := call(ctx, c.calls, "inbound key", c.calls.inbound.Key, &kinesinv1.KeyRequest{})
+	r, err := call(ctx, c.calls, "inbound key", c.calls.Inbound.Key, &kinesinv1.KeyRequest{})
 	return r.GetKey(), err
 }

@@ -68,6 +68,7 @@ type Lambda struct {
 	// The fields below are read only.
 
 	Created    time.Time
+	Version    uint64 // rises with each change
 	Deleting   bool
 	ShardsFrom time.Time // from when on new tasks use Shards; zero if they never grew
 	Registered bool      // a registration (by Terraform) defines it
@@ -92,7 +93,7 @@ type Lambdas struct{ c *calls }
 // Create creates a lambda. existed reports that there was one with the same settings. It returns ErrExists if there is
 // one with other settings.
 func (s Lambdas) Create(ctx context.Context, l Lambda) (created Lambda, existed bool, err error) {
-	r, err := call(ctx, s.c, "create lambda", s.c.lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
+	r, err := call(ctx, s.c, "create lambda", s.c.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
 	return wirecopy.From[Lambda](r.GetLambda()), r.GetExisted(), err
 }
 
@@ -135,7 +136,7 @@ func (l *Lambda) complete(item sdk.Item) {
 
 // Get returns a lambda's settings.
 func (s Lambdas) Get(ctx context.Context, name string) (Lambda, error) {
-	r, err := call(ctx, s.c, "get lambda", s.c.lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
+	r, err := call(ctx, s.c, "get lambda", s.c.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
 	return wirecopy.From[Lambda](r.GetLambda()), err
 }
 
@@ -149,20 +150,20 @@ type LambdaLiveOptions struct {
 // Live is Get with live figures in Lambda.Live; nil if the caller may not read the whole lambda, or the server is
 // older.
 func (s Lambdas) Live(ctx context.Context, name string, o LambdaLiveOptions) (Lambda, error) {
-	r, err := callSet(ctx, s.c, "get lambda", s.c.lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name, Live: true, Count: o.Count})
+	r, err := callSet(ctx, s.c, "get lambda", s.c.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name, Live: true, Count: o.Count})
 	return wirecopy.From[Lambda](r.GetLambda()), err
 }
 
 // List returns all lambdas.
 func (s Lambdas) List(ctx context.Context) ([]Lambda, error) {
-	r, err := call(ctx, s.c, "list lambdas", s.c.lambdas.ListLambdas, &kinesinv1.ListLambdasRequest{})
+	r, err := call(ctx, s.c, "list lambdas", s.c.Lambdas.ListLambdas, &kinesinv1.ListLambdasRequest{})
 	return wirecopy.All[Lambda](r.GetLambdas()), err
 }
 
 // Update changes the settings that are not zero. Shards can only grow; new ones are used a few minutes later
 // (Lambda.ShardsFrom), by new tasks without a key.
 func (s Lambdas) Update(ctx context.Context, l Lambda) (Lambda, error) {
-	r, err := call(ctx, s.c, "update lambda", s.c.lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
+	r, err := call(ctx, s.c, "update lambda", s.c.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
 	return wirecopy.From[Lambda](r.GetLambda()), err
 }
 
@@ -189,7 +190,7 @@ func (s Lambdas) Delete(ctx context.Context, name string, o LambdaDeleteOptions)
 // deleteSome makes one call of a deletion, which drops some tasks. begun says that it is not the first.
 func (s Lambdas) deleteSome(ctx context.Context, name string, dropTasks, begun bool) (*kinesinv1.DeleteLambdaResponse, error) {
 	return call(ctx, s.c, "delete lambda", func(ctx context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-		response, err := s.c.lambdas.DeleteLambda(ctx, r)
+		response, err := s.c.Lambdas.DeleteLambda(ctx, r)
 		if begun && errors.Is(api.FromWire(err), sdk.ErrUnknownLambda) {
 			return response, nil // an earlier try deleted it, and its answer was lost
 		}

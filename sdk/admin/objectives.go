@@ -55,14 +55,14 @@ type Objectives struct{ c *calls }
 func (s Objectives) Set(ctx context.Context, o Objective) (Objective, error) {
 	request := wirecopy.To[kinesinv1.SetObjectiveRequest](&o)
 	request.Objective = o.Percent
-	r, err := call(ctx, s.c, "set objective", s.c.objectives.SetObjective, request)
+	r, err := call(ctx, s.c, "set objective", s.c.Objectives.SetObjective, request)
 	return objectiveOf(r.GetObjective()), err
 }
 
 // List returns how the objective of a lambda is met, or how those of all are. There is none of a lambda that has no
 // objective.
 func (s Objectives) List(ctx context.Context, lambda string) ([]ObjectiveStatus, error) {
-	r, err := call(ctx, s.c, "get objectives", s.c.objectives.GetObjectives, &kinesinv1.GetObjectivesRequest{Lambda: lambda})
+	r, err := call(ctx, s.c, "get objectives", s.c.Objectives.GetObjectives, &kinesinv1.GetObjectivesRequest{Lambda: lambda})
 	all := wirecopy.All[ObjectiveStatus](r.GetObjectives())
 	for i, w := range r.GetObjectives() {
 		all[i].Objective = objectiveOf(w.GetObjective())
@@ -72,7 +72,7 @@ func (s Objectives) List(ctx context.Context, lambda string) ([]ObjectiveStatus,
 
 // Delete deletes the objective of a lambda; one that has none stays so.
 func (s Objectives) Delete(ctx context.Context, lambda string) error {
-	_, err := call(ctx, s.c, "delete objective", s.c.objectives.DeleteObjective, &kinesinv1.DeleteObjectiveRequest{Lambda: lambda})
+	_, err := call(ctx, s.c, "delete objective", s.c.Objectives.DeleteObjective, &kinesinv1.DeleteObjectiveRequest{Lambda: lambda})
 	return err
 }
 

@@ -38,12 +38,12 @@ type Quotas struct{ c *calls }
 
 // Set changes a quota, which holds on all servers two seconds later, and returns it.
 func (s Quotas) Set(ctx context.Context, q Quota) (Quota, error) {
-	r, err := call(ctx, s.c, "set quota", s.c.quotas.SetQuota, wirecopy.To[kinesinv1.SetQuotaRequest](&q))
+	r, err := call(ctx, s.c, "set quota", s.c.Quotas.SetQuota, wirecopy.To[kinesinv1.SetQuotaRequest](&q))
 	return wirecopy.From[Quota](r.GetQuota()), err
 }
 
 // List returns the quotas of a lambda, or of all.
 func (s Quotas) List(ctx context.Context, lambda string) ([]Quota, error) {
-	r, err := call(ctx, s.c, "get quotas", s.c.quotas.GetQuotas, &kinesinv1.GetQuotasRequest{Lambda: lambda})
+	r, err := call(ctx, s.c, "get quotas", s.c.Quotas.GetQuotas, &kinesinv1.GetQuotasRequest{Lambda: lambda})
 	return wirecopy.All[Quota](r.GetQuotas()), err
 }

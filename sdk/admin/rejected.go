@@ -38,7 +38,7 @@ func (s Rejected) List(ctx context.Context) iter.Seq2[RejectedMessage, error] {
 	return func(yield func(RejectedMessage, error) bool) {
 		request := &kinesinv1.ListRejectedRequest{Limit: rejectedPerPage}
 		for {
-			response, err := call(ctx, s.c, "list rejected", s.c.inbound.ListRejected, request)
+			response, err := call(ctx, s.c, "list rejected", s.c.Inbound.ListRejected, request)
 			if err != nil {
 				yield(RejectedMessage{}, err)
 				return
@@ -58,7 +58,7 @@ func (s Rejected) List(ctx context.Context) iter.Seq2[RejectedMessage, error] {
 
 // Get returns one, with its contents. If only its payload cannot be decoded, it returns the rest and the error.
 func (s Rejected) Get(ctx context.Context, name string) (RejectedMessage, error) {
-	response, err := call(ctx, s.c, "get rejected", s.c.inbound.GetRejected, &kinesinv1.GetRejectedRequest{Name: name})
+	response, err := call(ctx, s.c, "get rejected", s.c.Inbound.GetRejected, &kinesinv1.GetRejectedRequest{Name: name})
 	if err != nil {
 		return RejectedMessage{}, err
 	}
@@ -78,7 +78,7 @@ type RetryResult struct {
 // Retry accepts up to 100 again and returns a result for each, in order. A stale one may have run already; then it
 // runs twice. The error is about the call as a whole.
 func (s Rejected) Retry(ctx context.Context, names ...string) ([]RetryResult, error) {
-	response, err := call(ctx, s.c, "retry rejected", s.c.inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
+	response, err := call(ctx, s.c, "retry rejected", s.c.Inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s Rejected) Retry(ctx context.Context, names ...string) ([]RetryResult, er
 // Delete deletes up to 100 and returns an error or nil for each, in order. The second error is about the call as a
 // whole.
 func (s Rejected) Delete(ctx context.Context, names ...string) ([]error, error) {
-	response, err := call(ctx, s.c, "delete rejected", s.c.inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
+	response, err := call(ctx, s.c, "delete rejected", s.c.Inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ type HeldBy struct {
 
 // Stats returns statistics of a lambda, or of all.
 func (s Lambdas) Stats(ctx context.Context, lambda string) ([]LambdaStats, error) {
-	r, err := callSet(ctx, s.c, "stats", s.c.tasks.Stats, &kinesinv1.StatsRequest{Lambda: lambda})
+	r, err := callSet(ctx, s.c, "stats", s.c.Tasks.Stats, &kinesinv1.StatsRequest{Lambda: lambda})
 	return wirecopy.All[LambdaStats](r.GetLambdas()), err
 }
 
@@ -100,7 +100,7 @@ type Installation struct {
 // Overview returns what the first page of the console shows. Where reads of the store cost money, each call reads as
 // Lambdas.Stats does, and counts what will be due every ten minutes at most.
 func (c *Client) Overview(ctx context.Context) (Overview, error) {
-	r, err := callSet(ctx, c.calls, "overview", c.calls.tasks.Stats, &kinesinv1.StatsRequest{Overview: true})
+	r, err := callSet(ctx, c.calls, "overview", c.calls.Tasks.Stats, &kinesinv1.StatsRequest{Overview: true})
 	o := wirecopy.From[Overview](r.GetOverview())
 	o.Lambdas = wirecopy.All[LambdaStats](r.GetLambdas())
 	return o, err
