@@ -189,7 +189,7 @@ var table = []row{
 	{name: "docs", stdOnly: true},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor", "cmd/settings"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},

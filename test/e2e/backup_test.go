@@ -85,11 +85,11 @@ func TestBackupGuide(t *testing.T) {
 
 	serve := g.next("kinesin serve")
 	look := harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
-	var rows []harness.Shown
-	look.Run(g.next("kinesin list")...).JSON(t, &rows)
+	var listed struct{ Tasks []harness.Shown }
+	look.Run(g.next("kinesin list")...).JSON(t, &listed)
 	states := map[string]string{}
-	for i := range rows {
-		states[rows[i].ID] = rows[i].State
+	for _, v := range listed.Tasks {
+		states[v.ID] = v.State
 	}
 	if states[ran] != "enqueued" || states[later] != "scheduled" || len(states) != 2 {
 		t.Errorf("%v are there, want %s and %s", states, ran, later)

@@ -227,7 +227,7 @@ func TestBlobsThatNoTaskNamesAreDeleted(t *testing.T) {
 		t.Error(err)
 	}
 	var shown struct {
-		Payload string `json:"payload"`
+		Payload string `json:"payload_text"`
 	}
 	s.Run("get", later, "--payload", "-o", "json", "--blobs", dir).JSON(t, &shown)
 	if shown.Payload != payload {

@@ -25,11 +25,11 @@ func TestTasksThatNobodyRunsExpire(t *testing.T) {
 	time.Sleep(14 * time.Second)
 	s.Start()
 	s.CommandWorker("--lambda", "late", "--", "cat")
-	eventually(t, "the task that was missed has ended", func() bool { return s.Get(missed).Ended != "" })
+	eventually(t, "the task that was missed has ended", func() bool { return !s.Get(missed).Ended.IsZero() })
 	onTime := s.Run("schedule", "late", "--payload", "on time", "--start-before", before(time.Hour)).Must(t)
 	s.Run("wait", onTime, "--timeout", "20s").Must(t)
 	for _, id := range []string{queued, own, missed} {
-		if v := s.Get(id); v.State != "expired" || v.Attempt != 0 || v.Started != "" {
+		if v := s.Get(id); v.State != "expired" || v.Attempt != 0 || !v.Started.IsZero() {
 			t.Errorf("%+v, want it expired without an attempt", v)
 		}
 	}

@@ -42,7 +42,7 @@ func TestAJobGoesOnAfterAKill(t *testing.T) {
 	s.Run("lambda", "create", "other").Must(t)
 	s.Run("schedule", "other", "--in", "1h").Must(t)
 	scheduleMany(t, s, setTasks)
-	var first []struct{ ID string }
+	var first struct{ Tasks []struct{ ID string } }
 	s.Run("list", "mail", "--limit", "1", "-o", "json").JSON(t, &first)
 	for _, j := range killedJobs {
 		if j.args == "delete" { // a row is needed for a while after its first due time
@@ -58,7 +58,7 @@ func TestAJobGoesOnAfterAKill(t *testing.T) {
 			s.Crash()
 			s.Start() // which deletes rows at once
 			runtest.Eventually(t, sweptWithin, "the rows are gone", func() bool {
-				return count(t, s, "state=cancelled") == 0 && s.Run("get", first[0].ID).Code == 1
+				return count(t, s, "state=cancelled") == 0 && s.Run("get", first.Tasks[0].ID).Code == 1
 			})
 			continue
 		case strings.Contains(j.args, "--by"):
@@ -128,13 +128,10 @@ func count(t *testing.T, s *harness.Server, filter string) int {
 // dues returns when the tasks of the lambda mail are due.
 func dues(t *testing.T, s *harness.Server) map[string]time.Time {
 	t.Helper()
-	var all []struct {
-		ID  string
-		Due time.Time
-	}
+	var all struct{ Tasks []harness.Shown }
 	s.Run("list", "mail", "--limit", "0", "-o", "json").JSON(t, &all)
 	due := map[string]time.Time{}
-	for _, one := range all {
+	for _, one := range all.Tasks {
 		due[one.ID] = one.Due
 	}
 	return due

@@ -163,24 +163,28 @@ func (s *Server) CommandWorker(args ...string) *Worker {
 
 // Shown is a task as `kinesin get -o json` shows it.
 type Shown struct {
-	ID          string   `json:"id"`
-	Lambda      string   `json:"lambda"`
-	State       string   `json:"state"`
-	Priority    string   `json:"priority"`
-	Collection  string   `json:"collection"`
-	Key         string   `json:"key"`
-	Due         string   `json:"due"`
-	Started     string   `json:"started"`
-	Ended       string   `json:"ended"`
-	LatenessMS  *float64 `json:"lateness_ms"` // nil before the start
-	Attempt     int      `json:"attempt"`
-	Failures    int      `json:"failures"`
-	MaxAttempts int      `json:"max_attempts"`
+	ID          string    `json:"id"`
+	Lambda      string    `json:"lambda"`
+	State       string    `json:"state"`
+	Priority    string    `json:"priority"`
+	Collection  string    `json:"collection"`
+	Key         string    `json:"key"`
+	Due         time.Time `json:"due"`
+	Started     time.Time `json:"started"`
+	Ended       time.Time `json:"ended"`
+	Attempt     int       `json:"attempt"`
+	Failures    int       `json:"failures"`
+	MaxAttempts int       `json:"max_attempts"`
 	Attempts    []struct {
 		Worker  string `json:"worker"`
 		Outcome string `json:"outcome"`
 		Error   string `json:"error"`
 	} `json:"attempts"`
+}
+
+// StartedWithin reports whether the task has started, not before its due time and at most so long after it.
+func (v Shown) StartedWithin(d time.Duration) bool {
+	return !v.Started.IsZero() && !v.Started.Before(v.Due) && v.Started.Sub(v.Due) <= d
 }
 
 // Get runs `kinesin get`, which must succeed.

@@ -70,7 +70,7 @@ func TestDeclared(t *testing.T) {
 	declare(`crons = { nightly = { schedule = "0 3 * * *", zone = "Europe/Berlin" } }`)
 	awaitCron(t, server, "nightly", `"revision":2`)
 	awaitCron(t, server, "weekly", "there is no cron")
-	if slo := server.Run("objective", "list", "-o", "json").Must(t); strings.TrimSpace(slo) != "[]" {
+	if slo := server.Run("objective", "list", "-o", "json").Must(t); strings.TrimSpace(slo) != `{"objectives":[]}` {
 		t.Errorf("the objective is still there: %s", slo)
 	}
 

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,10 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -44,61 +39,40 @@ With -o json each record is one line.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &since, min: time.Second}, "since", "how far back to look")
-	return a.watching(c, func(ctx context.Context, _ *sdk.Client, _ []string) error {
-		return a.withAccess(func(client kinesinv1connect.AccessServiceClient) error {
-			return a.printAudit(ctx, client, time.Now().Add(-since))
-		})
+	return a.watching(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		return a.printAudit(ctx, over(k), time.Now().Add(-since))
 	})
 }
 
-func (a *app) printAudit(ctx context.Context, client kinesinv1connect.AccessServiceClient, since time.Time) error {
+func (a *app) printAudit(ctx context.Context, c *calls, since time.Time) error {
 	request := &kinesinv1.ListAuditRequest{Since: since.UnixMicro(), Limit: auditPerCall}
 	t := newTable(a.Stdout)
 	if !a.json() {
 		t.row("AT", "IDENTITY", "FROM", "ACTION", "TARGET", "OUTCOME", "COUNT")
 	}
 	for {
-		r, err := client.ListAudit(ctx, request)
+		response, err := ask(ctx, c, "list audit", c.Access.ListAudit, request)
 		if err != nil {
 			return err
 		}
-		for _, w := range r.GetRecords() {
-			record := auditRecordOf(w)
+		for _, r := range response.GetRecords() {
 			if !a.json() {
-				t.row(timeText(record.At.Time()), record.Identity, cmp.Or(record.From, "-"), record.Action, cmp.Or(record.Target, "-"), record.Outcome, strconv.Itoa(int(record.Count)))
-				continue
-			}
-			if err := printJSON(a.Stdout, record); err != nil {
+				t.row(instantText(r.GetAt()), r.GetIdentity(), dash(r.GetFrom()), r.GetAction(), dash(r.GetTarget()), r.GetOutcome(), strconv.Itoa(int(r.GetCount())))
+			} else if err := printJSON(a.Stdout, r); err != nil {
 				return err
 			}
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		if request.After = r.GetNext(); request.After == "" {
+		if request.After = response.GetNext(); request.After == "" {
 			return nil
 		}
 	}
 }
 
-func auditRecordOf(w *kinesinv1.AuditRecord) audit.Record {
-	return audit.Record{
-		At: task.Instant(w.GetAt()), Identity: w.GetIdentity(), From: w.GetFrom(), Action: w.GetAction(), Target: w.GetTarget(),
-		Outcome: w.GetOutcome(), Before: w.GetBefore(), After: w.GetAfter(), Count: w.GetCount(), Seq: w.GetSeq(), Hash: w.GetHash(),
-	}
-}
-
-// verifyObject is the outcome of a verification in JSON.
-type verifyObject struct {
-	Records int64  `json:"records"`
-	First   uint64 `json:"first_seq"`
-	Last    uint64 `json:"last_seq"`
-	Head    string `json:"head"`
-	Problem string `json:"problem,omitempty"`
-}
-
 func (a *app) auditVerifyCommand() *cobra.Command {
-	return a.callingAccess(&cobra.Command{
+	return a.calling(&cobra.Command{
 		Use:   "verify",
 		Short: "Check that no audit record of an embedded store was changed or removed",
 		Long: `Checks that each audit record that is kept follows the one before, by its hash, up to the last one that the server wrote. It cannot
@@ -107,18 +81,18 @@ with the server's log, which has the hash of each record.
 
 Exit 1 when the chain is broken; the output says where. Servers that share a store do not link their records.`,
 		Args: cobra.NoArgs,
-	}, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
-		r, err := client.VerifyAudit(ctx, &kinesinv1.VerifyAuditRequest{})
+	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		c := over(k)
+		r, err := askSet(ctx, c, "verify audit", c.Access.VerifyAudit, &kinesinv1.VerifyAuditRequest{})
 		if err != nil {
 			return err
 		}
-		o := verifyObject{r.GetRecords(), r.GetFirstSeq(), r.GetLastSeq(), hex.EncodeToString(r.GetHead()), r.GetProblem()}
-		if o.Problem != "" {
+		if r.GetProblem() != "" {
 			if a.json() {
-				_ = printJSON(a.Stdout, o)
+				_ = printJSON(a.Stdout, r)
 			}
-			return fmt.Errorf("the audit records are not as they were written: %s", o.Problem)
+			return fmt.Errorf("the audit records are not as they were written: %s", r.GetProblem())
 		}
-		return a.print(o, "%d records, %d to %d, are as they were written; head %s", o.Records, o.First, o.Last, o.Head)
+		return a.print(r, "%d records, %d to %d, are as they were written; head %x", r.GetRecords(), r.GetFirstSeq(), r.GetLastSeq(), r.GetHead())
 	})
 }

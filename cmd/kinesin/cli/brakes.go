@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -20,12 +21,12 @@ func brakeFlags(f *pflag.FlagSet, l *admin.Lambda) {
 	f.Var(durationValue{&l.Breaker.Window, task.BreakerWindowMin, task.BreakerWindowMax}, "breaker-window", "over which time --breaker-failures counts attempts; "+formatDuration(task.BreakerWindowDefault)+" when not set")
 }
 
-func brakeRows(t table, l *admin.Lambda) {
-	if l.RetryShare > 0 {
-		t.row("retry share", shareText(l.RetryShare))
+func brakeRows(t table, l *kinesinv1.Lambda) {
+	if l.GetRetryShare() > 0 {
+		t.row("retry share", shareText(l.GetRetryShare()))
 	}
-	if l.Breaker.Failures > 0 {
-		t.row("breaker", fmt.Sprintf("at %s failures in %s", shareText(l.Breaker.Failures), formatDuration(l.Breaker.Window)))
+	if b := l.GetBreaker(); b.GetFailures() > 0 {
+		t.row("breaker", fmt.Sprintf("at %s failures in %s", shareText(b.GetFailures()), spanText(b.GetWindow())))
 	}
 }
 

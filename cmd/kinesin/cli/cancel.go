@@ -5,17 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
-
-// cancelObject is the result of a cancel in JSON.
-type cancelObject struct {
-	ID      string            `json:"id"`
-	Outcome sdk.CancelOutcome `json:"outcome,omitempty"`
-	State   sdk.State         `json:"state,omitempty"`
-	refusal
-}
 
 func (a *app) cancelCommand() *cobra.Command {
 	var by keyFlags
@@ -40,7 +33,10 @@ when some were refused. docs/sets.md describes filters and jobs.`,
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.CancelResult, error) { return k.CancelMany(ctx, some, sdk.IfSeq(ifSeq)) })
 		out := a.results(len(ids) > 1)
 		for i, r := range all { // also with an error: these are done
-			o := cancelObject{string(r.ID), r.Outcome, r.State, refusalOf(r.Err)}
+			o := &kinesinv1.CancelResult{Id: string(r.ID), Outcome: string(r.Outcome), State: string(r.State), Problem: problemOf(r.Err)}
+			if out.several {
+				o.Id = ids[i]
+			}
 			if err := out.add(ids[i], r.Err, o, func() error { return a.printLine(r.Outcome) }); err != nil {
 				return err
 			}

@@ -6,28 +6,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
-
-// changeObject is the result of a change of a task in JSON.
-type changeObject struct {
-	ID    string    `json:"id"`
-	State sdk.State `json:"state,omitempty"`
-	Due   string    `json:"due,omitempty"`
-	Seq   uint64    `json:"seq,omitempty"`
-	refusal
-}
 
 func ifSeqFlag(c *cobra.Command, seq *uint64) {
 	c.Flags().Var(seqValue{seq}, "if-seq", "only if the task is at seq `N`, as get -o json shows it; of a single task")
 }
 
-// printChanges prints the results of changing tasks.
-func (a *app) printChanges(ids []string, all []sdk.ChangeResult, err error) error {
+// printChanges prints the results of changing tasks, which note says more about.
+func (a *app) printChanges(ids []string, all []sdk.ChangeResult, note string, err error) error {
 	out := a.results(len(ids) > 1)
 	for i, r := range all { // also with an error: these are done
-		o := changeObject{string(r.ID), r.State, timeText(r.Due), r.Seq, refusalOf(r.Err)}
+		o := &kinesinv1.ChangeResult{
+			Id: string(r.ID), State: string(r.State), Due: int64(task.InstantOf(r.Due)), Seq: r.Seq, Problem: problemOf(r.Err),
+		}
+		switch {
+		case r.Err == nil:
+			o.Note = note
+		case out.several:
+			o.Id = ids[i]
+		}
 		text := func() error { return a.printLine(r.State.String() + ", due " + timeText(r.Due)) }
 		if err := out.add(ids[i], r.Err, o, text); err != nil {
 			return err
@@ -54,7 +55,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.RunNow(ctx, some, sdk.IfSeq(ifSeq)) })
-		return a.printChanges(ids, all, err)
+		return a.printChanges(ids, all, "", err)
 	})
 }
 
@@ -109,7 +110,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if err != nil && r.Err == nil {
 			return err
 		}
-		return a.printChanges(ids, []sdk.ChangeResult{r}, nil)
+		return a.printChanges(ids, []sdk.ChangeResult{r}, "", nil)
 	})
 }
 
@@ -158,13 +159,14 @@ func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
 	return nil, usagef("when is missing: want --in D or --at TIME")
 }
 
-// notePast says that a time in the past means now, if that is what the flags say.
-func (a *app) notePast(w *whenFlags) {
+// note says that a time in the past means now, if that is what the flags say.
+func (w *whenFlags) note() string {
 	if at, err := parseTime(w.at); w.in < 0 || err == nil && isPast(at) {
-		a.note(pastText)
+		return pastText
 	}
+	return ""
 }
 
-const pastText = "the time is in the past, which means now"
+const pastText = "the due time is in the past, which means now"
 
 func isPast(at time.Time) bool { return at.Before(clock.Real().Now().Time()) }

@@ -5,19 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 )
-
-// countObject is the result of a count in JSON.
-type countObject struct {
-	Count int64 `json:"count"`
-	Exact bool  `json:"exact"`
-}
 
 func (a *app) countCommand() *cobra.Command {
 	var where string
 	var exact bool
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use:   "count [LAMBDA] [--where FILTER] [--exact]",
 		Short: "Count tasks",
 		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
@@ -26,11 +21,11 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
   kinesin count greet --where 'due<+1h' -o json`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}
-	f := c.Flags()
+	f := command.Flags()
 	f.StringVar(&where, "where", "", whereUsage)
 	f.BoolVar(&exact, "exact", false, "count each task, whatever it costs")
-	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		lambda := first(args)
+	return a.watching(command, func(ctx context.Context, k *sdk.Client, args []string) error {
+		c, lambda := over(k), first(args)
 		if err := checkFilter(where); err != nil {
 			return err
 		}
@@ -38,19 +33,19 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 		if err != nil {
 			return err
 		}
-		if err := wantLambda(ctx, k, lambda); err != nil {
+		if err := wantLambda(ctx, c, lambda); err != nil {
 			return err
 		}
 		stop := a.waiting("counting")
-		r, err := k.Count(ctx, filter, exact)
+		r, err := askSet(ctx, c, "count", c.Tasks.Count, &kinesinv1.CountRequest{Where: filter, Exact: exact})
 		stop()
 		if err != nil {
 			return err
 		}
 		about := ""
-		if !r.Exact {
+		if !r.GetExact() {
 			about = "about "
 		}
-		return a.print(countObject{r.Count, r.Exact}, "%s%d", about, r.Count)
+		return a.print(r, "%s%d", about, r.GetCount())
 	})
 }

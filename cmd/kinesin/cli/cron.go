@@ -8,11 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/zones"
-	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 const (
@@ -38,8 +37,9 @@ would overlap, and for those that were missed. preview tries out an expression w
 			Use:   "resume",
 			Short: "Have a cron fire again",
 			Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
-		}, func(ctx context.Context, k *sdk.Client, name string) (admin.Cron, error) {
-			return admin.New(k).Crons.Resume(ctx, name)
+		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.Cron, error) {
+			r, err := ask(ctx, c, "resume cron", c.Crons.ResumeCron, &kinesinv1.ResumeCronRequest{Name: name})
+			return r.GetCron(), err
 		}))
 }
 

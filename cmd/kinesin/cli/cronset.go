@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/internal/zones"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -116,11 +117,12 @@ six fields often means five, and dialects of cron read some things differently. 
 		if existed {
 			return fmt.Errorf("cron %s exists already, with these settings; kinesin cron set %s changes them", made.Name, made.Name)
 		}
-		a.noteWarning(&made)
-		if first := firesText(&made, 1); first != "" {
+		shown := wirecopy.To[kinesinv1.Cron](&made)
+		a.noteWarning(shown)
+		if first := firesText(shown, 1); first != "" {
 			a.note("cron %s fires first at %s", made.Name, first)
 		}
-		return a.crons().show(a, &made)
+		return a.crons().show(a, shown)
 	})
 }
 
@@ -166,8 +168,9 @@ with the limit, and an empty text ('') with the collection, the priority and the
 		if err != nil {
 			return err
 		}
-		a.noteWarning(&changed)
-		return a.crons().show(a, &changed)
+		shown := wirecopy.To[kinesinv1.Cron](&changed)
+		a.noteWarning(shown)
+		return a.crons().show(a, shown)
 	})
 }
 
@@ -199,9 +202,9 @@ func (s *cronFlags) apply(isGiven func(flag string) bool, c *admin.Cron) {
 }
 
 // noteWarning shows what the author of a cron's expression may not have meant.
-func (a *app) noteWarning(c *admin.Cron) {
-	if c.Warning != "" {
-		a.note("%s", c.Warning)
+func (a *app) noteWarning(c *kinesinv1.Cron) {
+	if c.GetWarning() != "" {
+		a.note("%s", c.GetWarning())
 	}
 }
 
@@ -215,15 +218,15 @@ func warningText(c *admin.Cron) string {
 }
 
 // firesText returns the next times at which a cron fires, on its clock; empty if there are none.
-func firesText(c *admin.Cron, limit int) string {
-	zone, err := zones.Default().Load(c.Zone)
+func firesText(c *kinesinv1.Cron, limit int) string {
+	zone, err := zones.Default().Load(c.GetZone())
 	if err != nil {
 		zone = time.UTC // a server with a newer release of the database knows the zone
 	}
-	next := c.Next[:min(len(c.Next), limit)]
+	next := c.GetNext()[:min(len(c.GetNext()), limit)]
 	texts := make([]string, len(next))
 	for i, at := range next {
-		texts[i] = at.In(zone).Format(time.RFC3339)
+		texts[i] = time.UnixMicro(at).In(zone).Format(time.RFC3339)
 	}
 	return strings.Join(texts, ", ")
 }
@@ -241,15 +244,16 @@ catch-up policy decides about what it missed.`,
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who miss its occurrences")
 	c.Flags().Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "resume by itself after `D`; never when not set")
-	return a.crons().action(a, c, func(ctx context.Context, k *sdk.Client, name string) (admin.Cron, error) {
+	return a.crons().action(a, c, func(ctx context.Context, c *calls, name string) (*kinesinv1.Cron, error) {
 		if strings.TrimSpace(reason) == "" {
-			return admin.Cron{}, usagef("--reason is missing: say why, for those who miss its occurrences")
+			return nil, usagef("--reason is missing: say why, for those who miss its occurrences")
 		}
-		until := time.Time{}
+		request := &kinesinv1.PauseCronRequest{Name: name, Reason: reason}
 		if lasts > 0 {
-			until = clock.Real().Now().Time().Add(lasts)
+			request.Until = clock.Real().Now().Time().Add(lasts).UnixMicro()
 		}
-		return admin.New(k).Crons.Pause(ctx, name, reason, admin.CronPauseOptions{Until: until})
+		r, err := ask(ctx, c, "pause cron", c.Crons.PauseCron, request)
+		return r.GetCron(), err
 	})
 }
 
@@ -261,26 +265,27 @@ func (a *app) cronRunCommand() *cobra.Command {
 does not apply to it, and a paused cron runs too.`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		id, err := admin.New(k).Crons.Run(ctx, args[0])
+		c := over(k)
+		r, err := ask(ctx, c, "run cron", c.Crons.RunCron, &kinesinv1.RunCronRequest{Name: args[0], RequestId: c.RequestID()})
 		if err != nil {
 			return err
 		}
-		return a.print(map[string]string{"id": string(id)}, "%s", id)
+		return a.print(r, "%s", r.GetId())
 	})
 }
 
 // stateOfCron says in a few words whether a cron fires.
-func stateOfCron(c *admin.Cron) string {
-	switch p := c.Pause; {
-	case c.LambdaDeleted:
+func stateOfCron(c *kinesinv1.Cron) string {
+	switch p := c.GetPause(); {
+	case c.GetLambdaDeleted():
 		return "lambda deleted"
-	case p == nil && len(c.Next) == 0:
+	case p == nil && len(c.GetNext()) == 0:
 		return "fires no more"
 	case p == nil:
 		return "active"
-	case p.Until.IsZero():
+	case p.GetUntil() == 0:
 		return "paused"
 	default:
-		return fmt.Sprintf("paused until %s", cmp.Or(timeText(p.Until), "-"))
+		return "paused until " + instantText(p.GetUntil())
 	}
 }

@@ -27,12 +27,12 @@ func TestACronFromCreateToDelete(t *testing.T) {
 		t.Errorf("again: %+v", o)
 	}
 	one := s.object("cron", "get", "nightly")
-	if next, _ := one["next"].([]any); one["payload"] != "at {{nominal}}" || one["version"] != 1.0 || one["revision"] != 1.0 || one["catch_up_within"] != "24h" || len(next) != 5 || one["pause"] != nil {
+	if next, _ := one["next"].([]any); one["payload_text"] != "at {{nominal}}" || one["version"] != 1.0 || one["revision"] != 1.0 || one["catch_up_within"] != "24h" || len(next) != 5 || one["pause"] != nil {
 		t.Errorf("%v", one)
 	}
 
 	changed := s.object("cron", "set", "nightly", "--schedule", "0 3 * * *", "--catch-up", "last", "--jitter", "90s", "--collection", "reports")
-	if changed["schedule"] != "0 3 * * *" || changed["catch_up"] != "last" || changed["catch_up_max"] != nil || changed["jitter"] != "1m30s" || changed["payload"] != "at {{nominal}}" || changed["zone"] != "Europe/Berlin" || changed["revision"] != 2.0 {
+	if changed["schedule"] != "0 3 * * *" || changed["catch_up"] != "last" || changed["catch_up_max"] != nil || changed["jitter"] != "1m30s" || changed["payload_text"] != "at {{nominal}}" || changed["zone"] != "Europe/Berlin" || changed["revision"] != 2.0 {
 		t.Errorf("%v", changed)
 	}
 	if changed = s.object("cron", "set", "nightly", "--end", "2100-01-01T00:00:00Z"); changed["end"] == nil || changed["schedule"] != "0 3 * * *" {

@@ -3,11 +3,15 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -58,7 +62,7 @@ func (a *app) ofDeliverLambda(c *cobra.Command, priority *string) *cobra.Command
 }
 
 func (a *app) deadLetterListCommand() *cobra.Command {
-	q := admin.DeadLetterListOptions{Limit: listLimitDefault}
+	q, limit := &kinesinv1.ListDeadLettersRequest{}, listLimitDefault
 	c := a.ofDeliverLambda(&cobra.Command{
 		Use:   "list LAMBDA [--priority P] [--payload] [--limit N]",
 		Short: "List dead letters",
@@ -68,16 +72,14 @@ and counts a receive.`,
 	}, &q.Priority)
 	f := c.Flags()
 	f.BoolVar(&q.Payload, "payload", false, "also their payloads, as consumers get them")
-	f.Var(intValue{n: &q.Limit, max: deadLetterLimitMax}, "limit", fmt.Sprintf("how many to list at most; 0 for %d, which is the most", deadLetterLimitMax))
-	return a.deadLetters().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.DeadLetter, error) {
-		if q.Limit == 0 {
-			q.Limit = deadLetterLimitMax
+	f.Var(intValue{n: &limit, max: deadLetterLimitMax}, "limit", fmt.Sprintf("how many to list at most; 0 for %d, which is the most", deadLetterLimitMax))
+	return a.deadLetters().listCommand(a, c, func(ctx context.Context, c *calls, args []string) (proto.Message, error) {
+		q.Lambda, q.Limit = args[0], uint32(cmp.Or(limit, deadLetterLimitMax))
+		r, err := askSet(ctx, c, "dead letters", c.DeadLetters.ListDeadLetters, q)
+		if r.GetMore() {
+			a.note("there may be more than these %d; SQS shows them in no order, so other ones may come next time", len(r.GetMessages()))
 		}
-		all, more, err := admin.New(k).DeadLetters.List(ctx, args[0], q)
-		if more {
-			a.note("there may be more than these %d; SQS shows them in no order, so other ones may come next time", len(all))
-		}
-		return all, err
+		return r, err
 	})
 }
 
@@ -90,88 +92,25 @@ func (a *app) deadLetterCountCommand() *cobra.Command {
 		Example: `  kinesin dead-letter count invoices -o json`,
 	}, &priority)
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		return a.countDeadLetters(ctx, k, args[0], priority)
+		return a.countDeadLetters(ctx, over(k), args[0], priority)
 	})
 }
 
-// deadLetterObject is a dead letter in JSON.
-type deadLetterObject struct {
-	ID            string `json:"id"`
-	MessageID     string `json:"message_id"`
-	Priority      string `json:"priority"`
-	Due           string `json:"due,omitempty"`
-	Sent          string `json:"sent,omitempty"`
-	Receives      int    `json:"receives"`
-	PayloadBytes  int    `json:"payload_bytes"`
-	Payload       string `json:"payload,omitempty"`
-	PayloadBase64 string `json:"payload_base64,omitempty"`
-}
-
-func deadLetterObjectOf(l *admin.DeadLetter) deadLetterObject {
-	o := deadLetterObject{
-		ID: string(l.ID), MessageID: l.MessageID, Priority: l.Priority, Due: timeText(l.Due), Sent: timeText(l.Sent),
-		Receives: l.Receives, PayloadBytes: l.PayloadBytes,
-	}
-	o.Payload, o.PayloadBase64 = textOrBase64(l.Payload)
-	return o
-}
-
-// deadLetterCountObject is the number of dead letters in JSON.
-type deadLetterCountObject struct {
-	countObject
-
-	Queues []deadLetterQueueObject `json:"queues"`
-	Sample []deadLetterObject      `json:"sample,omitempty"` // of a dry run
-}
-
-type deadLetterQueueObject struct {
-	Priority    string      `json:"priority"`
-	Source      string      `json:"source"`
-	Name        string      `json:"name"`
-	ReceivesMax int         `json:"receives_max"`
-	Count       int64       `json:"count"`
-	Move        *moveObject `json:"move,omitempty"`
-}
-
-type moveObject struct {
-	State   string `json:"state"`
-	Moved   int64  `json:"moved"`
-	Total   int64  `json:"total"`
-	Started string `json:"started,omitempty"`
-	Problem string `json:"problem,omitempty"`
-}
-
-func deadLetterCountOf(queues []admin.DeadLetterQueue) (o deadLetterCountObject) {
-	for _, q := range queues {
-		v := deadLetterQueueObject{q.Priority, q.Source, q.Name, q.ReceivesMax, q.Count, nil}
-		if m := q.Move; m != nil {
-			v.Move = &moveObject{string(m.State), m.Moved, m.Total, timeText(m.Started), m.Problem}
-		}
-		o.Count += q.Count
-		o.Queues = append(o.Queues, v)
-	}
-	return o
-}
-
-func (a *app) countDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
-	queues, err := admin.New(k).DeadLetters.Count(ctx, lambda, admin.DeadLetterCountOptions{Priority: priority})
+func (a *app) countDeadLetters(ctx context.Context, c *calls, lambda, priority string) error {
+	r, err := askDeadLetters(ctx, c, lambda, priority)
 	if err != nil {
 		return err
 	}
-	o := deadLetterCountOf(queues)
-	for _, q := range o.Queues {
-		if m := q.Move; m != nil && m.State != "completed" {
-			a.note("the latest redrive of %s is %s: %d of about %d messages moved %s", q.Name, m.State, m.Moved, m.Total, m.Problem)
+	for _, q := range r.GetQueues() {
+		if m := q.GetMove(); m != nil && m.GetState() != string(admin.MoveCompleted) {
+			a.note("the latest redrive of %s is %s: %d of about %d messages moved %s", q.GetName(), m.GetState(), m.GetMoved(), m.GetTotal(), m.GetProblem())
 		}
 	}
-	return a.print(o, "about %d", o.Count)
+	return a.print(r, "about %d", r.GetCount())
 }
 
-// deadLettersChangedObject is the end of a change in JSON.
-type deadLettersChangedObject struct {
-	Action   string           `json:"action"`
-	Lambda   string           `json:"lambda"`
-	Outcomes map[string]int64 `json:"outcomes"`
+func askDeadLetters(ctx context.Context, c *calls, lambda, priority string) (*kinesinv1.CountDeadLettersResponse, error) {
+	return ask(ctx, c, "count dead letters", c.DeadLetters.CountDeadLetters, &kinesinv1.CountDeadLettersRequest{Lambda: lambda, Priority: priority})
 }
 
 // deadLetterChangeCommand makes a command that redrives or deletes.
@@ -194,7 +133,7 @@ func (a *app) deadLetterChangeCommand(
 		case d.Purge && d.Pace > 0:
 			return usagef("--purge has no --pace: SQS does it at once")
 		case dryRun:
-			return a.dryRunDeadLetters(ctx, k, lambda, d.Priority)
+			return a.dryRunDeadLetters(ctx, over(k), lambda, d.Priority)
 		}
 		told := clock.Mono(clock.Real())
 		d.Progress = func(outcomes map[string]int64) {
@@ -213,27 +152,30 @@ func (a *app) deadLetterChangeCommand(
 		if d.Detach {
 			a.note("SQS goes on by itself, where it moves messages itself; kinesin dead-letter count %s tells how far it is", lambda)
 		}
-		return a.print(deadLettersChangedObject{string(action), lambda, outcomes}, "%s", cmp.Or(outcomesText(outcomes), "0 messages"))
+		return a.print(&kinesinv1.ChangeDeadLettersResponse{Outcomes: outcomes}, "%s", cmp.Or(outcomesText(outcomes), "0 messages"))
 	})
 }
 
-// dryRunDeadLetters prints how many messages a change would be about, and ten of them.
-func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, lambda, priority string) error {
-	queues, err := admin.New(k).DeadLetters.Count(ctx, lambda, admin.DeadLetterCountOptions{Priority: priority})
-	sample, _, listErr := admin.New(k).DeadLetters.List(ctx, lambda, admin.DeadLetterListOptions{Priority: priority, Limit: deadLetterSampleMax})
+// dryRunDeadLetters prints how many messages a change would be about, and ten of them; with -o json, the
+// answers to count and to list.
+func (a *app) dryRunDeadLetters(ctx context.Context, c *calls, lambda, priority string) error {
+	r, err := askDeadLetters(ctx, c, lambda, priority)
+	sample, listErr := askSet(ctx, c, "dead letters", c.DeadLetters.ListDeadLetters,
+		&kinesinv1.ListDeadLettersRequest{Lambda: lambda, Priority: priority, Limit: deadLetterSampleMax})
 	if err := errors.Join(err, listErr); err != nil {
 		return err
 	}
-	o := deadLetterCountOf(queues)
-	o.Sample = objectsOf(sample, deadLetterObjectOf)
 	if a.json() {
-		return printJSON(a.Stdout, o)
+		return printJSON(a.Stdout, struct {
+			Count  json.RawMessage `json:"count"`
+			Sample json.RawMessage `json:"sample"`
+		}{jsonform.Append(nil, r), jsonform.Append(nil, sample)})
 	}
-	if err := a.print(nil, "about %d messages", o.Count); err != nil || len(sample) == 0 {
+	if err := a.print(nil, "about %d messages", r.GetCount()); err != nil || len(sample.GetMessages()) == 0 {
 		return err
 	}
 	if err := a.printLine("\nSome of them:"); err != nil {
 		return err
 	}
-	return a.deadLetters().printAll(a, sample)
+	return a.deadLetters().printAll(a, sample, sample.GetMessages())
 }

@@ -179,7 +179,7 @@ func (d *demo) sum(results []sdk.GetResult) error {
 		if results[i].Err != nil {
 			return results[i].Err
 		}
-		if err := row(&results[i].Task); err != nil {
+		if err := row(over(d.client).Task(&results[i])); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -29,7 +31,7 @@ servers within 2 s. Tasks that run go on, and tasks still expire. docs/gates.md 
 }
 
 func (a *app) gateSetCommand(action admin.GateAction, short string) *cobra.Command {
-	g := admin.Gate{Action: action}
+	g := &kinesinv1.Gate{Action: string(action)}
 	var lasts time.Duration
 	var tags map[string]string
 	var dryRun bool
@@ -55,26 +57,23 @@ come due within an hour, or before it ends.`,
 			return err
 		}
 		g.Lambda = args[0]
-		return checkGate(&g, tags)
+		return checkGate(g, tags)
 	}
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		g.Tag = tagsText(tags)
 		if lasts > 0 {
-			g.Until = clock.Real().Now().Time().Add(lasts)
+			g.Until = clock.Real().Now().Time().Add(lasts).UnixMicro()
 		}
-		if dryRun {
-			would, err := admin.New(k).Gates.DryRun(ctx, g)
-			if err != nil {
-				return err
-			}
-			return a.printCounts(&would)
-		}
-		set, err := admin.New(k).Gates.Create(ctx, g)
+		c := over(k)
+		r, err := askSet(ctx, c, "set gate", c.Gates.SetGate, &kinesinv1.SetGateRequest{Gate: g, DryRun: dryRun, RequestId: c.RequestID()})
 		if err != nil {
 			return err
 		}
-		a.noteOf(&set)
-		return a.print(gateObjectOf(&set, false), "%s", set.ID)
+		a.noteOf(r.GetGate())
+		if dryRun {
+			return a.print(r.GetGate(), "%s", heldText(r.GetGate(), "would "+map[admin.GateAction]string{admin.GatePause: "hold", admin.GateDrop: "drop"}[action]))
+		}
+		return a.print(r.GetGate(), "%s", r.GetGate().GetId())
 	})
 }
 
@@ -89,57 +88,49 @@ func (v lastsValue) Set(text string) error {
 }
 
 // checkGate checks the flags of a gate that need no server.
-func checkGate(g *admin.Gate, tags map[string]string) error {
+func checkGate(g *kinesinv1.Gate, tags map[string]string) error {
 	ways := len(tags)
-	for _, way := range []string{g.Priority, g.Collection} {
+	for _, way := range []string{g.GetPriority(), g.GetCollection()} {
 		if way != "" {
 			ways++
 		}
 	}
 	switch {
-	case g.Reason == "":
+	case g.GetReason() == "":
 		return usagef("--reason is missing: say why, for those who find their tasks held back")
 	case ways > 1:
 		return usagef("want at most one of --priority, --collection and --tag; set two gates for both")
 	}
-	if err := task.CheckName("lambda", g.Lambda); err != nil {
+	if err := task.CheckName("lambda", g.GetLambda()); err != nil {
 		return usagef("%v", err)
 	}
 	return nil
 }
 
 // noteOf says what is unusual about a gate.
-func (a *app) noteOf(g *admin.Gate) {
-	if g.Note != "" && !a.json() {
-		a.note("%s", g.Note)
+func (a *app) noteOf(g *kinesinv1.Gate) {
+	if g.GetNote() != "" && !a.json() {
+		a.note("%s", g.GetNote())
 	}
 }
 
-func (a *app) printCounts(g *admin.Gate) error {
-	a.noteOf(g)
-	if a.json() {
-		return printJSON(a.Stdout, gateObjectOf(g, true))
-	}
-	return a.printLine(heldText(g, "would "+map[admin.GateAction]string{admin.GatePause: "hold", admin.GateDrop: "drop"}[g.Action]))
-}
-
-func heldText(g *admin.Gate, does string) string {
-	about := ""
-	if !g.Counts.Exact {
+func heldText(g *kinesinv1.Gate, does string) string {
+	about, counts := "", g.GetCounts()
+	if !counts.GetExact() {
 		about = "about "
 	}
-	text := fmt.Sprintf("%s %s%d tasks now", does, about, g.Counts.Now)
+	text := fmt.Sprintf("%s %s%d tasks now", does, about, counts.GetNow())
 	switch {
-	case g.State == "resuming": // what comes due is not held
-	case !g.Until.IsZero() && g.Until.Before(clock.Real().Now().Time().Add(time.Hour)):
-		text += fmt.Sprintf(" and %s%d more before it ends", about, g.Counts.NextHour)
+	case g.GetState() == string(admin.GateResuming): // what comes due is not held
+	case g.GetUntil() != 0 && g.GetUntil() < clock.Real().Now().Time().Add(time.Hour).UnixMicro():
+		text += fmt.Sprintf(" and %s%d more before it ends", about, counts.GetNextHour())
 	default:
-		text += fmt.Sprintf(" and %s%d more within an hour", about, g.Counts.NextHour)
+		text += fmt.Sprintf(" and %s%d more within an hour", about, counts.GetNextHour())
 	}
 	switch {
-	case g.Counts.Sent > 0:
-		text += fmt.Sprintf("; about %d are on SQS already and are not held", g.Counts.Sent)
-	case g.Counts.Sent < 0:
+	case counts.GetSent() > 0:
+		text += fmt.Sprintf("; about %d are on SQS already and are not held", counts.GetSent())
+	case counts.GetSent() < 0:
 		text += "; how many are on SQS already is not known"
 	}
 	return text
@@ -154,10 +145,10 @@ func (a *app) gateResumeCommand() *cobra.Command {
 expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; when not set, the lambda's recovery quota, or all at once if it has none")
-	return a.gates().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (admin.Gate, error) {
-		g, err := admin.New(k).Gates.Resume(ctx, id, admin.GateResumeOptions{Pace: pace})
-		a.noteOf(&g)
-		return g, err
+	return a.gates().action(a, c, func(ctx context.Context, c *calls, id string) (*kinesinv1.Gate, error) {
+		r, err := ask(ctx, c, "resume gate", c.Gates.ResumeGate, &kinesinv1.ResumeGateRequest{Id: id, Pace: uint32(pace)})
+		a.noteOf(r.GetGate())
+		return r.GetGate(), err
 	})
 }
 
@@ -165,91 +156,52 @@ func (a *app) gateListCommand() *cobra.Command {
 	var ended bool
 	c := &cobra.Command{Use: "list [LAMBDA]", Short: "List gates, newest first", Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a)}
 	c.Flags().BoolVar(&ended, "ended", false, "also those that ended in the last 30 days")
-	return a.gates().listCommand(a, c, func(ctx context.Context, k *sdk.Client, args []string) ([]admin.Gate, error) {
-		return admin.New(k).Gates.List(ctx, first(args), admin.GateListOptions{Ended: ended})
+	return a.gates().listCommand(a, c, func(ctx context.Context, c *calls, args []string) (proto.Message, error) {
+		return ask(ctx, c, "list gates", c.Gates.ListGates, &kinesinv1.ListGatesRequest{Lambda: first(args), Ended: ended})
 	})
 }
 
-const gateEnded = "ended" // the state of a gate that holds nothing any more
-
-func (a *app) printGate(g *admin.Gate) error {
-	isEnded := g.State == gateEnded
+func (a *app) printGate(g *kinesinv1.Gate) error {
+	endedBy, isEnded := "resumed by", g.GetState() == string(admin.GateEnded)
+	if isEnded {
+		endedBy = "ended by"
+	}
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
-		{"id", g.ID},
-		{"action", string(g.Action)},
+		{"id", g.GetId()},
+		{"action", g.GetAction()},
 		{"tasks", gateTasksText(g)},
 		{"state", gateStateText(g)},
-		{"reason", g.Reason},
-		{"owner", g.Owner},
-		{"created", timeText(g.Created)},
-		{"until", timeText(g.Until)},
-		{"ended", timeText(g.Ended)},
-		{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], g.EndedBy},
-		{"note", g.Note},
+		{"reason", g.GetReason()},
+		{"owner", g.GetOwner()},
+		{"created", instantText(g.GetCreated())},
+		{"until", instantText(g.GetUntil())},
+		{"ended", instantText(g.GetEnded())},
+		{endedBy, g.GetEndedBy()},
+		{"note", g.GetNote()},
 	})
 	if !isEnded {
-		t.fact("counts", heldText(g, map[admin.GateAction]string{admin.GatePause: "holds", admin.GateDrop: "drops"}[g.Action]))
+		t.fact("counts", heldText(g, map[string]string{string(admin.GatePause): "holds", string(admin.GateDrop): "drops"}[g.GetAction()]))
 	}
 	return t.Flush()
 }
 
-// gateObject is a gate in JSON. docs/cli-guide.md documents the fields; unset ones are omitted.
-type gateObject struct {
-	ID         string `json:"id,omitempty"` // not of a dry run
-	Action     string `json:"action"`
-	Lambda     string `json:"lambda"`
-	Priority   string `json:"priority,omitempty"`
-	Collection string `json:"collection,omitempty"`
-	Tag        string `json:"tag,omitempty"`
-	Reason     string `json:"reason"`
-	State      string `json:"state,omitempty"`
-	Owner      string `json:"owner,omitempty"`
-	Created    string `json:"created,omitempty"`
-	Until      string `json:"until,omitempty"`
-	Pace       int    `json:"pace,omitempty"`
-	Ended      string `json:"ended,omitempty"`
-	EndedBy    string `json:"ended_by,omitempty"`
-	Note       string `json:"note,omitempty"`
-
-	Counts *gateCounts `json:"counts,omitempty"` // of a dry run and of get
-}
-
-type gateCounts struct {
-	Now      int64 `json:"now"`
-	NextHour int64 `json:"next_hour"`
-	Exact    bool  `json:"exact"`
-	Sent     int64 `json:"sent"`
-}
-
-func gateObjectOf(g *admin.Gate, withCounts bool) gateObject {
-	o := gateObject{
-		ID: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Tag: g.Tag, Reason: g.Reason,
-		State: string(g.State), Owner: g.Owner, Created: timeText(g.Created), Until: timeText(g.Until), Pace: g.Pace, Ended: timeText(g.Ended),
-		EndedBy: g.EndedBy, Note: g.Note,
-	}
-	if withCounts {
-		o.Counts = &gateCounts{g.Counts.Now, g.Counts.NextHour, g.Counts.Exact, g.Counts.Sent}
-	}
-	return o
-}
-
 // gateTasksText says which tasks a gate is about.
-func gateTasksText(g *admin.Gate) string {
+func gateTasksText(g *kinesinv1.Gate) string {
 	switch {
-	case g.Priority != "":
-		return g.Lambda + ", priority " + g.Priority
-	case g.Collection != "":
-		return g.Lambda + ", collection " + g.Collection
-	case g.Tag != "":
-		return g.Lambda + ", tag " + g.Tag
+	case g.GetPriority() != "":
+		return g.GetLambda() + ", priority " + g.GetPriority()
+	case g.GetCollection() != "":
+		return g.GetLambda() + ", collection " + g.GetCollection()
+	case g.GetTag() != "":
+		return g.GetLambda() + ", tag " + g.GetTag()
 	}
-	return g.Lambda
+	return g.GetLambda()
 }
 
-func gateStateText(g *admin.Gate) string {
-	if g.Pace > 0 && g.Ended.IsZero() {
-		return string(g.State) + " at " + strconv.Itoa(g.Pace) + "/s"
+func gateStateText(g *kinesinv1.Gate) string {
+	if g.GetPace() > 0 && g.GetEnded() == 0 {
+		return g.GetState() + " at " + strconv.Itoa(int(g.GetPace())) + "/s"
 	}
-	return string(g.State)
+	return g.GetState()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -35,41 +36,40 @@ With -o json, one ID gives an object and several give an array. Exit 1 when ther
 		if err != nil {
 			return err
 		}
-		return a.printTasks(ids, results, withPayload)
+		return a.printTasks(over(k), ids, results, withPayload)
 	})
 }
 
+// missingObject stands in arrays for an id without a task.
+type missingObject struct {
+	ID      string           `json:"id"`
+	Problem *api.HTTPProblem `json:"problem"`
+}
+
 // printTasks prints tasks on stdout and errors on stderr. Its error says only that there was one.
-func (a *app) printTasks(ids []string, all []sdk.GetResult, withPayload bool) error {
+func (a *app) printTasks(c *calls, ids []string, all []sdk.GetResult, withPayload bool) error {
 	out := a.results(len(ids) > 1)
 	for i := range all {
-		if err := out.addTask(ids[i], &all[i], i > 0, withPayload); err != nil {
+		t, err := c.Task(&all[i]), all[i].Err
+		var o any = t
+		switch {
+		case err != nil && out.several:
+			o = missingObject{ids[i], httpProblemOf(err)}
+		case err != nil:
+			o = nil
+		}
+		err = out.add(ids[i], err, o, func() error {
+			if a.output == formatName {
+				return a.printLine(t.GetId())
+			}
+			if i > 0 {
+				fmt.Fprintln(a.Stdout)
+			}
+			return printTask(a.Stdout, t, withPayload)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return out.end()
-}
-
-// addTask prints a task. next says that another one is above it.
-func (r *results) addTask(id string, result *sdk.GetResult, next, withPayload bool) error {
-	if result.Err != nil {
-		var o any // none for one ID
-		if r.several {
-			o = missingObject{ID: id, refusal: refusalOf(result.Err)}
-		}
-		return r.add(id, result.Err, o, nil)
-	}
-	o := objectOf(&result.Task)
-	if withPayload {
-		o = o.withPayload(result.Task.Payload)
-	}
-	return r.add(id, nil, o, func() error {
-		if r.output == formatName {
-			return r.printLine(o.ID)
-		}
-		if next {
-			fmt.Fprintln(r.Stdout)
-		}
-		return printTask(r.Stdout, &o)
-	})
 }

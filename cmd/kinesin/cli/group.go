@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) groupCommand() *cobra.Command {
@@ -74,7 +76,7 @@ A group that is not done in time expires: by then it has to be sealed, and its m
 		if err != nil {
 			return err
 		}
-		return a.print(groupObjectOf(&g), "%s", g.ID)
+		return a.print(wirecopy.To[kinesinv1.Group](&g), "%s", g.ID)
 	})
 }
 
@@ -188,14 +190,18 @@ and what follows is told that it had none.`,
 		Args: one("ID"),
 	}
 	c.Flags().Var(intValue{n: &members, min: 0, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members; 0: unless it has none")
-	return a.groups().action(a, c, func(ctx context.Context, k *sdk.Client, id string) (sdk.GroupInfo, error) {
-		return k.SealGroup(ctx, id, members)
+	return a.groups().action(a, c, func(ctx context.Context, c *calls, id string) (*kinesinv1.Group, error) {
+		request := &kinesinv1.SealGroupRequest{Group: id}
+		if members >= 0 {
+			request.Members = new(uint32(members))
+		}
+		r, err := ask(ctx, c, "seal group", c.Groups.SealGroup, request)
+		return r.GetGroup(), err
 	})
 }
 
 func (a *app) groupCancelCommand() *cobra.Command {
-	var pace int
-	var detach bool
+	var s setFlags
 	c := &cobra.Command{
 		Use:   "cancel ID [--pace N] [--detach]",
 		Short: "Seal a group and cancel its members",
@@ -204,112 +210,62 @@ if this command or the server ends. When all members have ended, the tasks of --
 no others.`,
 		Args: one("ID"),
 	}
-	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")
-	c.Flags().BoolVar(&detach, "detach", false, "print the job and do not wait for its end")
+	c.Flags().Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")
+	c.Flags().BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		_, j, err := admin.New(k).Groups.Cancel(ctx, args[0], admin.GroupCancelOptions{Pace: pace})
+		c := over(k)
+		r, err := ask(ctx, c, "cancel group", c.Groups.CancelGroup, &kinesinv1.CancelGroupRequest{
+			Group: args[0], Pace: uint32(s.pace), RequestId: c.RequestID(),
+		})
 		if err != nil {
 			return err
 		}
-		if detach {
-			return a.print(jobObjectOf(&j), "%s", j.ID)
-		}
-		a.note("job %s runs on the server; it goes on if this command ends (kinesin job get, pause, stop)", j.ID)
-		if j, err = a.follow(ctx, k, j); err != nil {
-			return err
-		}
-		if err := a.jobs().show(a, &j); err != nil {
-			return err
-		}
-		return a.judge(&j)
+		s.pace = int(r.GetJob().GetPace()) // groups have no recovery quota
+		return a.printSet(ctx, c, r.GetJob(), &s)
 	})
 }
 
-type groupObject struct {
-	ID        string            `json:"id"`
-	State     string            `json:"state"`
-	Sealed    bool              `json:"sealed"`
-	Members   int               `json:"members"`
-	Counted   int               `json:"counted"`
-	Counts    map[sdk.State]int `json:"counts"`
-	Then      string            `json:"then"`
-	Else      string            `json:"else,omitempty"`
-	FollowUp  string            `json:"follow_up,omitempty"`
-	Problem   string            `json:"problem,omitempty"`
-	Created   string            `json:"created"`
-	CreatedBy string            `json:"created_by,omitempty"`
-	Expires   string            `json:"expires"`
-	Completed string            `json:"completed,omitempty"`
-
-	FollowUps   []groupFollowUpObject `json:"follow_ups"`
-	Cancelled   string                `json:"cancelled,omitempty"`
-	CancelledBy string                `json:"cancelled_by,omitempty"`
-}
-
-type groupFollowUpObject struct {
-	Edge    string `json:"edge"`
-	Lambda  string `json:"lambda"`
-	ID      string `json:"id,omitempty"`
-	Problem string `json:"problem,omitempty"`
-}
-
-func groupObjectOf(g *sdk.GroupInfo) groupObject {
-	o := groupObject{
-		ID: g.ID, State: g.State, Sealed: g.State != "open", Members: g.Members, Counted: g.Counted, Counts: orEmpty(g.Counts), Then: g.Then, Else: g.Else,
-		FollowUp: string(g.FollowUp), Problem: g.Problem, Created: timeText(g.Created), CreatedBy: g.CreatedBy, Expires: timeText(g.Expires), Completed: timeText(g.Completed),
-		Cancelled: timeText(g.Cancelled), CancelledBy: g.CancelledBy, FollowUps: make([]groupFollowUpObject, len(g.FollowUps)),
+func (a *app) printGroup(g *kinesinv1.Group) error {
+	cancelled := ""
+	if g.GetCancelled() != 0 {
+		cancelled = instantText(g.GetCancelled()) + " by " + cmp.Or(g.GetCancelledBy(), "anonymous")
 	}
-	for i, f := range g.FollowUps {
-		o.FollowUps[i] = groupFollowUpObject{f.Edge, f.Lambda, string(f.ID), f.Problem}
-	}
-	return o
-}
-
-func (a *app) printGroup(g *sdk.GroupInfo) error {
-	o := groupObjectOf(g)
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
-		{"id", o.ID},
-		{"state", o.State},
-		{"members", strconv.Itoa(o.Members)},
+		{"id", g.GetId()},
+		{"state", g.GetState()},
+		{"members", strconv.Itoa(int(g.GetMembers()))},
 		{"counts", memberCountsText(g)},
-		{"created", o.Created + " by " + cmp.Or(o.CreatedBy, "anonymous")},
-		{"expires", o.Expires},
-		{"cancelled", cancelledText(&o)},
-		{"completed", o.Completed},
+		{"created", instantText(g.GetCreated()) + " by " + cmp.Or(g.GetCreatedBy(), "anonymous")},
+		{"expires", instantText(g.GetExpires())},
+		{"cancelled", cancelled},
+		{"completed", instantText(g.GetCompleted())},
 	})
-	for _, f := range o.FollowUps {
-		text := f.Lambda
+	for _, f := range g.GetFollowUps() {
+		text := f.GetLambda()
 		switch {
-		case f.ID != "":
-			text += " " + f.ID
-		case f.Problem != "":
-			text += ": " + f.Problem
-		case o.Completed != "":
+		case f.GetId() != "":
+			text += " " + f.GetId()
+		case f.GetProblem() != "":
+			text += ": " + f.GetProblem()
+		case g.GetCompleted() != 0:
 			text += ", which did not follow"
 		}
-		t.fact(f.Edge, text)
+		t.fact(f.GetEdge(), text)
 	}
-	if len(o.FollowUps) == 0 || o.FollowUp == "" {
-		t.fact("problem", o.Problem)
+	if len(g.GetFollowUps()) == 0 || g.GetFollowUp() == "" {
+		t.fact("problem", g.GetProblem())
 	}
 	return t.Flush()
 }
 
-func cancelledText(o *groupObject) string {
-	if o.Cancelled == "" {
-		return ""
-	}
-	return o.Cancelled + " by " + cmp.Or(o.CancelledBy, "anonymous")
-}
-
-func memberCountsText(g *sdk.GroupInfo) string {
+func memberCountsText(g *kinesinv1.Group) string {
 	var parts []string
-	for _, state := range slices.Sorted(maps.Keys(g.Counts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", state, g.Counts[state]))
+	for _, state := range slices.Sorted(maps.Keys(g.GetCounts())) {
+		parts = append(parts, fmt.Sprintf("%s %d", state, g.GetCounts()[state]))
 	}
-	if g.Counted < g.Members {
-		parts = append(parts, fmt.Sprintf("not counted yet %d", g.Members-g.Counted))
+	if g.GetCounted() < g.GetMembers() {
+		parts = append(parts, fmt.Sprintf("not counted yet %d", g.GetMembers()-g.GetCounted()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -318,43 +274,34 @@ func (a *app) groupMembersCommand() *cobra.Command {
 	return a.watching(&cobra.Command{
 		Use:   "members ID",
 		Short: "List the members of a group in their order, with their results",
+		Long:  "Lists the members of a group in their order, with their results; with -o json, each on a line.",
 		Args:  one("ID"),
 	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		t := newTable(a.Stdout)
-		for m, err := range k.GroupMembers(ctx, args[0]) {
+		c, t := over(k), newTable(a.Stdout)
+		for request := (&kinesinv1.ListMembersRequest{Group: args[0], Limit: api.MembersListMax}); ; {
+			r, err := ask(ctx, c, "list members of a group", c.Groups.ListMembers, request)
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				if err := printJSON(a.Stdout, memberObjectOf(&m)); err != nil {
+			for _, m := range r.GetMembers() {
+				var err error
+				switch id := m.GetTask().GetId(); {
+				case a.json():
+					err = printJSON(a.Stdout, m)
+				case a.output == formatName:
+					err = a.printLine(id)
+				default:
+					t.row(strconv.Itoa(int(m.GetIndex())), dash(id), dash(m.GetTask().GetLambda()), dash(m.GetTask().GetState()))
+				}
+				if err != nil {
 					return err
 				}
-				continue
 			}
-			if a.output == formatName {
-				if err := a.printLine(m.Task.ID); err != nil {
-					return err
-				}
-				continue
+			if request.From = r.GetNext(); !r.GetMore() {
+				return t.Flush()
 			}
-			t.row(strconv.Itoa(m.Index), cmp.Or(string(m.Task.ID), "-"), cmp.Or(m.Task.Lambda, "-"), cmp.Or(m.Task.State.String(), "-"))
 		}
-		return t.Flush()
 	})
-}
-
-type memberObject struct {
-	Index int         `json:"index"`
-	Task  *taskObject `json:"task,omitempty"`
-}
-
-func memberObjectOf(m *sdk.Member) memberObject {
-	o := memberObject{Index: m.Index}
-	if m.Task.ID != "" {
-		t := objectOf(&m.Task)
-		o.Task = &t
-	}
-	return o
 }
 
 // groupText returns how a group ended as the command of a task that follows gets it.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) inboundCommand() *cobra.Command {
@@ -16,10 +16,6 @@ func (a *app) inboundCommand() *cobra.Command {
 		Long: `The inbound queue of an installation on AWS holds accepted tasks until a server takes them into the store. Messages that cannot
 be accepted are set aside with a reason: 'kinesin inbound rejected' shows, retries and deletes them.`,
 	}, a.inboundKeyCommand(), a.senderCommand(), a.rejectedCommand())
-}
-
-type keyObject struct {
-	Key string `json:"key"`
 }
 
 func (a *app) inboundKeyCommand() *cobra.Command {
@@ -48,19 +44,20 @@ Exit 1 when the server has no inbound queue, and when the sender was revoked or 
 		if sender == "" && (len(lambdas) > 0 || c.Flags().Changed("sender")) {
 			return usagef("--lambda is for the key of a sender: name it with --sender")
 		}
-		key, err := inboundKey(ctx, k, sender, lambdas)
+		c := over(k)
+		if sender == "" {
+			r, err := ask(ctx, c, "inbound key", c.Inbound.Key, &kinesinv1.KeyRequest{})
+			if err != nil {
+				return err
+			}
+			return a.print(r, "%s", r.GetKey())
+		}
+		r, err := ask(ctx, c, "inbound key", c.Keyring.AddSender, &kinesinv1.AddSenderRequest{Name: sender, Lambdas: lambdas})
 		if err != nil {
 			return err
 		}
-		return a.print(keyObject{key}, "%s", key)
+		return a.print(r, "%s", r.GetKey())
 	})
-}
-
-func inboundKey(ctx context.Context, k *sdk.Client, sender string, lambdas []string) (string, error) {
-	if sender == "" {
-		return admin.New(k).InboundKey(ctx)
-	}
-	return admin.New(k).Senders.Key(ctx, sender, lambdas...)
 }
 
 func (a *app) senderCommand() *cobra.Command {
@@ -77,19 +74,8 @@ func (a *app) senderCommand() *cobra.Command {
 			Long: `Ends the inbound key of a sender for good. Within 10 seconds no server takes its messages: they stay in the
 queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
 name cannot be used again. Exit 1 when there is no such sender.`,
-		}, func(ctx context.Context, k *sdk.Client, name string) (admin.Sender, error) {
-			return admin.New(k).Senders.Revoke(ctx, name)
+		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.InboundSender, error) {
+			r, err := ask(ctx, c, "revoke sender", c.Keyring.RevokeSender, &kinesinv1.RevokeSenderRequest{Name: name})
+			return r.GetSender(), err
 		}))
-}
-
-// senderObject is a sender in JSON.
-type senderObject struct {
-	Name    string   `json:"name"`
-	Lambdas []string `json:"lambdas"`
-	Created string   `json:"created"`
-	Revoked string   `json:"revoked,omitempty"`
-}
-
-func senderObjectOf(s *admin.Sender) senderObject {
-	return senderObject{s.Name, s.Lambdas, timeText(s.Created), timeText(s.Revoked)}
 }

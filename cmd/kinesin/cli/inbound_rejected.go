@@ -8,13 +8,17 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
-// rejectedPerCall is how many names a server takes in one call.
-const rejectedPerCall = 100
+const (
+	rejectedPerCall = 100  // names that a server takes in one call
+	rejectedPerPage = 1000 // of a list
+)
 
 func (a *app) rejectedCommand() *cobra.Command {
 	return group(&cobra.Command{
@@ -41,116 +45,98 @@ in kinesin_inbound_left_total by its why:
 	}, a.rejectedListCommand(), a.rejectedGetCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 
-// rejectedObject is what was set aside in JSON.
-type rejectedObject struct {
-	Name     string `json:"name"`
-	Reason   string `json:"reason"`
-	Text     string `json:"text"`
-	At       string `json:"at"`
-	Accepted string `json:"accepted,omitempty"`
-	ID       string `json:"id,omitempty"`
-	Lambda   string `json:"lambda,omitempty"`
-	Bytes    int64  `json:"bytes"`
-	Retries  int    `json:"retries"`
-
-	// The fields below are for get only.
-
-	Priority      string `json:"priority,omitempty"`
-	Collection    string `json:"collection,omitempty"`
-	PayloadBytes  *int   `json:"payload_bytes,omitempty"`
-	Payload       string `json:"payload,omitempty"`
-	PayloadBase64 string `json:"payload_base64,omitempty"`
-	Body          string `json:"body,omitempty"`
-	BodyBase64    string `json:"body_base64,omitempty"`
-}
-
-func rejectedObjectOf(r *admin.RejectedMessage) rejectedObject {
-	return rejectedObject{
-		Name: r.Name, Reason: r.Reason, Text: r.Text, At: timeText(r.Rejected), Accepted: timeText(r.Accepted),
-		ID: string(r.ID), Lambda: r.Lambda, Bytes: r.Bytes, Retries: r.Retries,
-	}
-}
-
 func (a *app) rejectedListCommand() *cobra.Command {
 	limit := listLimitDefault
 	c := &cobra.Command{
 		Use:     "list [--limit N]",
 		Short:   "List what was set aside",
-		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.[] | select(.reason == "unknown_lambda").name'`,
+		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.rejected[] | select(.reason == "unknown_lambda").name'`,
 	}
 	c.Flags().Var(intValue{n: &limit}, "limit", "how many to list at most; 0 for all")
-	return a.rejected().listCommand(a, c, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.RejectedMessage, error) {
-		all, more, err := readRejected(ctx, k, limit)
-		if more {
+	return a.rejected().listCommand(a, c, func(ctx context.Context, c *calls, _ []string) (proto.Message, error) {
+		answer, err := listRejected(ctx, c, limit)
+		if answer.GetMore() {
 			a.note("there is more; --limit 0 lists all")
 		}
-		return all, err
+		return answer, err
 	})
 }
 
-func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []admin.RejectedMessage, more bool, err error) {
-	for r, err := range admin.New(k).Rejected.List(ctx) {
+// listRejected reads at most so many of what is set aside, page by page; 0: all.
+func listRejected(ctx context.Context, c *calls, limit int) (*kinesinv1.ListRejectedResponse, error) {
+	all, request := &kinesinv1.ListRejectedResponse{}, &kinesinv1.ListRejectedRequest{}
+	for {
+		if request.Limit = rejectedPerPage; limit > 0 {
+			request.Limit = int32(min(limit-len(all.GetRejected()), rejectedPerPage))
+		}
+		r, err := ask(ctx, c, "list rejected", c.Inbound.ListRejected, request)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		if limit > 0 && len(all) == limit {
-			return all, true, nil
+		all.Rejected, all.More = append(all.GetRejected(), r.GetRejected()...), r.GetMore()
+		if n := len(r.GetRejected()); !r.GetMore() || n == 0 || limit > 0 && len(all.GetRejected()) >= limit {
+			return all, nil
 		}
-		all = append(all, r)
+		request.After = all.GetRejected()[len(all.GetRejected())-1].GetName()
 	}
-	return all, false, nil
 }
 
 func (a *app) rejectedGetCommand() *cobra.Command {
 	var whole bool
 	n := a.rejected()
-	n.whole = func(r *admin.RejectedMessage) any { return wholeRejected(r, whole) }
-	n.print = func(a *app, r *admin.RejectedMessage) error {
-		o := wholeRejected(r, whole)
-		return o.print(newTable(a.Stdout))
+	get := n.get
+	payloadBytes := 0 // that get has left out
+	n.get = func(ctx context.Context, c *calls, name string) (*kinesinv1.Rejected, error) {
+		r, err := get(ctx, c, name)
+		if err == nil && !whole {
+			payloadBytes = len(r.GetItem().GetPayload())
+			r.Body = nil
+			leavePayloadsOut(r.GetItem())
+		}
+		return r, err
+	}
+	n.print = func(a *app, r *kinesinv1.Rejected) error {
+		return printRejected(newTable(a.Stdout), r, payloadBytes+len(r.GetItem().GetPayload()))
 	}
 	c := &cobra.Command{Use: "get NAME [--payload]", Short: "Show one that was set aside, with its contents"}
 	c.Flags().BoolVar(&whole, "payload", false, "show the payload too, or the message if it could not be read")
 	return n.getCommand(a, c)
 }
 
-func wholeRejected(r *admin.RejectedMessage, whole bool) rejectedObject {
-	o := rejectedObjectOf(r)
-	if r.Item != nil {
-		n := len(r.Item.Payload)
-		o.Lambda, o.Priority, o.Collection, o.PayloadBytes = r.Item.Lambda, r.Item.Priority, r.Item.Collection, &n
+// leavePayloadsOut clears the payloads of a task and of those that follow it.
+func leavePayloadsOut(items ...*kinesinv1.ScheduleItem) {
+	for _, item := range items {
+		if item == nil {
+			continue
+		}
+		item.Payload = nil
+		leavePayloadsOut(slices.Concat(item.GetThen(), item.GetElse(), item.GetFinally())...)
 	}
-	if !whole {
-		return o
-	}
-	if r.Item != nil {
-		o.Payload, o.PayloadBase64 = textOrBase64(r.Item.Payload)
-	}
-	o.Body, o.BodyBase64 = textOrBase64(r.Body)
-	return o
 }
 
-func (o *rejectedObject) print(t table) error {
+func printRejected(t table, r *kinesinv1.Rejected, payloadBytes int) error {
+	item := r.GetItem()
 	t.facts([][2]string{
-		{"name", o.Name},
-		{"reason", o.Reason},
-		{"text", o.Text},
-		{"at", o.At},
-		{"accepted", o.Accepted},
-		{"id", o.ID},
-		{"lambda", o.Lambda},
-		{"priority", o.Priority},
-		{"collection", o.Collection},
-		{"bytes", strconv.FormatInt(o.Bytes, 10)},
-		{"retries", strconv.Itoa(o.Retries)},
+		{"name", r.GetName()},
+		{"reason", r.GetReason()},
+		{"text", r.GetText()},
+		{"at", instantText(r.GetRejected())},
+		{"accepted", instantText(r.GetAccepted())},
+		{"id", r.GetId()},
+		{"lambda", cmp.Or(item.GetLambda(), r.GetLambda())},
+		{"priority", item.GetPriority()},
+		{"collection", item.GetCollection()},
+		{"bytes", strconv.FormatInt(r.GetBytes(), 10)},
+		{"retries", strconv.Itoa(int(r.GetRetries()))},
 	})
-	if o.PayloadBytes != nil {
-		t.fact("payload bytes", strconv.Itoa(*o.PayloadBytes))
+	if item != nil {
+		t.fact("payload bytes", strconv.Itoa(payloadBytes))
 	}
-	t.fact("payload", quotedText(o.Payload))
-	t.fact("payload (base64)", o.PayloadBase64)
-	t.fact("message", quotedText(o.Body))
-	t.fact("message (base64)", o.BodyBase64)
+	for name, data := range map[string][]byte{"payload": item.GetPayload(), "message": r.GetBody()} { // there is one of them
+		text, encoded := textOrBase64(data)
+		t.fact(name, quotedText(text))
+		t.fact(name+" (base64)", encoded)
+	}
 	return t.Flush()
 }
 
@@ -168,8 +154,9 @@ func (a *app) rejectedRetryCommand() *cobra.Command {
 		Short: "Accept tasks again that were set aside",
 		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. Tasks that became due meanwhile start at once. A stale
 task may have run already; then it runs twice. Exit 1 when one is still set aside.`,
-	}, "", "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error) {
-		return admin.New(k).Rejected.Retry(ctx, names...)
+	}, "", "retry all that is set aside", func(ctx context.Context, c *calls, names []string) (results []*kinesinv1.RetryRejectedResult, err error) {
+		r, err := ask(ctx, c, "retry rejected", c.Inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
+		return r.GetResults(), err
 	})
 }
 
@@ -178,11 +165,10 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 		Use:   "delete NAME… | --all",
 		Short: "Delete what was set aside",
 		Long:  `Deletes what was set aside, with its contents. Exit 1 when there is none with a name.`,
-	}, outcomeDeleted, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error) {
-		errs, err := admin.New(k).Rejected.Delete(ctx, names...)
-		results := make([]admin.RetryResult, len(errs))
-		for i := range errs {
-			results[i].Err = errs[i]
+	}, outcomeDeleted, "delete all that is set aside", func(ctx context.Context, c *calls, names []string) (results []*kinesinv1.RetryRejectedResult, err error) {
+		r, err := ask(ctx, c, "delete rejected", c.Inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
+		for _, deleted := range r.GetResults() {
+			results = append(results, &kinesinv1.RetryRejectedResult{Problem: deleted.GetProblem()})
 		}
 		return results, err
 	})
@@ -190,16 +176,16 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 
 // actedObject is the result for one name in JSON.
 type actedObject struct {
-	Name    string `json:"name"`
-	Outcome string `json:"outcome,omitempty"`
-	ID      sdk.ID `json:"id,omitempty"` // of the task that was accepted
-	refusal
+	Name    string           `json:"name"`
+	Outcome string           `json:"outcome,omitempty"`
+	ID      string           `json:"id,omitempty"` // of the task that was accepted
+	Problem *api.HTTPProblem `json:"problem,omitempty"`
 }
 
 // rejectedActionCommand makes a command that does something with names, of which act takes up to
 // rejectedPerCall. outcome says what became of those for which no task is told; empty: there is one.
 func (a *app) rejectedActionCommand(
-	c *cobra.Command, outcome, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]admin.RetryResult, error),
+	c *cobra.Command, outcome, allHelp string, act func(ctx context.Context, c *calls, names []string) ([]*kinesinv1.RetryRejectedResult, error),
 ) *cobra.Command {
 	var all bool
 	c.Flags().BoolVar(&all, "all", false, allHelp)
@@ -216,28 +202,30 @@ func (a *app) rejectedActionCommand(
 	}
 	c.ValidArgsFunction = a.rejected().complete(a)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, names []string) error {
+		c := over(k)
 		if all {
-			rejected, _, err := readRejected(ctx, k, 0)
+			rejected, err := listRejected(ctx, c, 0)
 			if err != nil {
 				return err
 			}
-			for i := range rejected {
-				names = append(names, rejected[i].Name)
+			for _, r := range rejected.GetRejected() {
+				names = append(names, r.GetName())
 			}
 		}
 		out := a.results(all || len(names) > 1)
 		for part := range slices.Chunk(names, rejectedPerCall) {
-			done, err := act(ctx, k, part)
+			done, err := act(ctx, c, part)
 			if err != nil {
 				return err
 			}
 			for i, r := range done {
-				o := actedObject{Name: part[i], ID: r.ID, refusal: refusalOf(r.Err)}
-				if r.Err == nil {
+				err := api.ErrorOf(r.GetProblem())
+				o := actedObject{Name: part[i], ID: r.GetId(), Problem: httpProblemOf(err)}
+				if err == nil {
 					o.Outcome = outcome
 				}
-				text := cmp.Or(string(o.ID), outcome+" message "+o.Name)
-				if err := out.add(part[i], r.Err, o, func() error { return a.printLine(text) }); err != nil {
+				text := cmp.Or(o.ID, outcome+" message "+o.Name)
+				if err := out.add(part[i], err, o, func() error { return a.printLine(text) }); err != nil {
 					return err
 				}
 			}

@@ -5,19 +5,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 func (a *app) jobCommand() *cobra.Command {
 	n := a.jobs()
-	control := func(name, short string, act func(admin.Jobs, context.Context, string) (admin.Job, error)) *cobra.Command {
+	control := func(action, short string) *cobra.Command {
 		return n.action(a, &cobra.Command{
-			Use:   name,
+			Use:   action,
 			Short: short,
 			Long:  short + ". A server that runs it notices within two seconds. Exit 1 when it has ended, or when there is none with the ID.",
-		}, func(ctx context.Context, k *sdk.Client, id string) (admin.Job, error) {
-			return act(admin.New(k).Jobs, ctx, id)
+		}, func(ctx context.Context, c *calls, id string) (*kinesinv1.Job, error) {
+			r, err := ask(ctx, c, action+" job", c.Jobs.ControlJob, &kinesinv1.ControlJobRequest{Id: id, Action: action})
+			return r.GetJob(), err
 		})
 	}
 	return group(&cobra.Command{
@@ -28,10 +28,10 @@ the servers, and goes on whatever becomes of the command that made it. An identi
 	},
 		n.listCommand(a, &cobra.Command{
 			Short: "List jobs, newest first",
-			Long:  `Lists the jobs of the last 30 days, at most 1,000 of those that have ended, newest first. With -o json, an array.`,
+			Long:  `Lists the jobs of the last 30 days, at most 1,000 of those that have ended, newest first.`,
 		}, nil),
 		n.getCommand(a, &cobra.Command{Short: "Show a job, and up to 1,000 tasks that it could not change"}),
-		control("pause", "Make a job wait", admin.Jobs.Pause),
-		control("resume", "Let a paused job go on", admin.Jobs.Resume),
-		control("stop", "End a job; what it has changed stays changed", admin.Jobs.Stop))
+		control("pause", "Make a job wait"),
+		control("resume", "Let a paused job go on"),
+		control("stop", "End a job; what it has changed stays changed"))
 }

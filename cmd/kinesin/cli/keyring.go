@@ -3,13 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) keyringCommand() *cobra.Command {
@@ -31,25 +30,6 @@ The first key has no CREATED.`,
 	}, nil), a.keyringRotateCommand())
 }
 
-// ringKeyObject is a key of the ring in JSON. It has no secret.
-type ringKeyObject struct {
-	Number        int    `json:"number"`
-	Created       string `json:"created,omitempty"`
-	SealsFrom     string `json:"seals_from,omitempty"`
-	RetiredAt     string `json:"retired_at,omitempty"`
-	MessagesUntil string `json:"messages_until,omitempty"`
-	VerifiesUntil string `json:"verifies_until,omitempty"`
-	State         string `json:"state"`
-	Removed       []int  `json:"removed,omitempty"` // keys that a rotation removed
-}
-
-func ringKeyObjectOf(k *admin.RingKey) ringKeyObject {
-	return ringKeyObject{
-		Number: k.Number, Created: timeText(k.Created), SealsFrom: timeText(k.SealsFrom), RetiredAt: timeText(k.Retired),
-		MessagesUntil: timeText(k.MessagesUntil), VerifiesUntil: timeText(k.VerifiesUntil), State: string(k.State),
-	}
-}
-
 func (a *app) keyringRotateCommand() *cobra.Command {
 	return a.calling(&cobra.Command{
 		Use:   "rotate",
@@ -62,20 +42,15 @@ Rotate only when all servers are of a release that knows 'kinesin keyring'. Exit
 seal yet, and when 128 keys are kept.`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		added, removed, err := admin.New(k).Keys.Rotate(ctx)
+		c := over(k)
+		r, err := ask(ctx, c, "rotate keys", c.Keyring.RotateKeys, &kinesinv1.RotateKeysRequest{})
 		if err != nil {
 			return err
 		}
-		o := ringKeyObjectOf(&added)
-		o.Removed = removed
-		text := fmt.Sprintf("key %d seals from %s on", o.Number, o.SealsFrom)
-		if len(removed) > 0 {
-			numbers := make([]string, len(removed))
-			for i, n := range removed {
-				numbers[i] = strconv.Itoa(n)
-			}
-			text += "; removed: " + strings.Join(numbers, ", ")
+		text := fmt.Sprintf("key %d seals from %s on", r.GetKey().GetNumber(), instantText(r.GetKey().GetSealsFrom()))
+		if removed := r.GetRemoved(); len(removed) > 0 {
+			text += "; removed: " + strings.Trim(strings.ReplaceAll(fmt.Sprint(removed), " ", ", "), "[]")
 		}
-		return a.print(o, "%s", text)
+		return a.print(r, "%s", text)
 	})
 }

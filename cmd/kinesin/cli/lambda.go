@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -23,181 +23,124 @@ func (a *app) lambdaCommand() *cobra.Command {
 		Short: "Create, show, change and delete lambdas",
 		Long:  `A lambda is a named kind of work, with the settings of its tasks.`,
 	}, a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaSetCommand(), a.lambdaDeleteCommand(),
-		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, k *sdk.Client, _ []string) ([]admin.Lambda, error) {
-			all, err := n.list(ctx, k)
-			a.noteRefused(all)
-			return all, err
+		n.listCommand(a, &cobra.Command{Short: "List all lambdas"}, func(ctx context.Context, c *calls, _ []string) (proto.Message, error) {
+			answer, err := n.list(ctx, c)
+			if err == nil {
+				a.noteRefused(itemsOf[*kinesinv1.Lambda](answer))
+			}
+			return answer, err
 		}))
 }
 
 // noteRefused says which registrations are refused.
-func (a *app) noteRefused(all []admin.Lambda) {
-	for i := range all {
-		if l := &all[i]; l.RegistrationRefused != "" && !a.json() {
-			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.Name, l.Name)
+func (a *app) noteRefused(all []*kinesinv1.Lambda) {
+	for _, l := range all {
+		if l.GetRegistrationRefused() != "" && !a.json() {
+			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.GetName(), l.GetName())
 		}
 	}
 }
 
-// lambdaObject is a lambda in JSON results.
-type lambdaObject struct {
-	Name         string   `json:"name"`
-	Mode         string   `json:"mode"`
-	Priorities   []string `json:"priorities"`
-	Shards       int      `json:"shards"`
-	ShardsFrom   string   `json:"shards_from,omitempty"`  // if its shards grew
-	MaxAttempts  int      `json:"max_attempts,omitempty"` // this and the next three: not for mode deliver
-	TimeoutMS    float64  `json:"timeout_ms,omitempty"`
-	BackoffMinMS float64  `json:"backoff_min_ms,omitempty"`
-	BackoffMaxMS float64  `json:"backoff_max_ms,omitempty"`
-	RetentionMS  float64  `json:"retention_ms"`
-
-	KeyRetentionMS float64 `json:"key_retention_ms"`
-	PoisonBound    int     `json:"poison_bound,omitempty"`    // not for mode deliver
-	StartWithinMS  float64 `json:"start_within_ms,omitempty"` // if it is set
-
-	PriorityWeights map[string]int `json:"priority_weights,omitempty"` // unless strict
-
-	LimitKeyConcurrency int     `json:"limit_key_concurrency,omitempty"` // if it is set
-	LimitKeyRate        float64 `json:"limit_key_rate,omitempty"`        // if it is set
-	RetryShare          float64 `json:"retry_share,omitempty"`           // this and the next two: if they are set
-	BreakerFailures     float64 `json:"breaker_failures,omitempty"`
-	BreakerWindowMS     float64 `json:"breaker_window_ms,omitempty"`
-
-	Created    string `json:"created,omitempty"`
-	Deleting   bool   `json:"deleting"`
-	Registered bool   `json:"registered"`
-	Withdrawn  bool   `json:"withdrawn"`
-	Refused    string `json:"registration_refused,omitempty"`
-
-	Quotas []quotaObject `json:"quotas,omitempty"` // this and the next one: get only
-	Live   *statsObject  `json:"live,omitempty"`
-}
-
-func lambdaObjectOf(l *admin.Lambda) lambdaObject {
-	return lambdaObject{
-		RetryShare: l.RetryShare, BreakerFailures: l.Breaker.Failures, BreakerWindowMS: millis(l.Breaker.Window),
-		Name: l.Name, Mode: string(l.Mode), Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
-		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
-		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
-		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
-		Refused: l.RegistrationRefused, PriorityWeights: l.PriorityWeights, LimitKeyConcurrency: l.LimitKeyConcurrency, LimitKeyRate: l.LimitKeyRate,
-	}
-}
+// isDeliver reports whether tasks of a lambda are put on an SQS queue, so that they have no attempts.
+func isDeliver(l *kinesinv1.Lambda) bool { return l.GetMode() == string(admin.ModeDeliver) }
 
 // poisonBound returns how many losses in a row make a task dead; 0 for mode deliver.
-func poisonBound(l *admin.Lambda) int {
-	if l.Mode == admin.ModeDeliver {
+func poisonBound(l *kinesinv1.Lambda) uint32 {
+	if isDeliver(l) {
 		return 0
 	}
-	return cmp.Or(l.PoisonBound, task.PoisonBoundDefault)
+	return cmp.Or(l.GetPoisonBound(), task.PoisonBoundDefault)
 }
 
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func (a *app) printLambda(l *admin.Lambda) error {
-	t := newTable(a.Stdout)
-	lambdaRows(t, l)
-	return t.Flush()
+func backoffText(l *kinesinv1.Lambda) string {
+	return formatRange(task.Micros(l.GetBackoffMin()), task.Micros(l.GetBackoffMax()))
 }
 
-// printLambdaWith prints a lambda with its quotas and, if it has them, its live figures.
-func (a *app) printLambdaWith(l *admin.Lambda, quotas []admin.Quota) error {
-	if a.json() {
-		o := lambdaObjectOf(l)
-		for i := range quotas {
-			o.Quotas = append(o.Quotas, quotaObjectOf(&quotas[i]))
-		}
-		if l.Live != nil {
-			live := statsObjectOf(l.Live)
-			o.Live = &live
-		}
-		return printJSON(a.Stdout, o)
-	}
-	if a.output == formatName {
-		return a.printLine(l.Name)
-	}
+func (a *app) printLambda(l *kinesinv1.Lambda) error { return a.printLambdaWith(l, nil) }
+
+// printLambdaWith prints a lambda as text, with its quotas and, if it has them, its live figures.
+func (a *app) printLambdaWith(l *kinesinv1.Lambda, quotas []*kinesinv1.Quota) error {
 	t := newTable(a.Stdout)
 	lambdaRows(t, l)
-	for i := range quotas {
-		t.row("quota", strings.TrimPrefix(strings.TrimPrefix(quotaText(&quotas[i]), l.Name+": "), l.Name+", "))
+	for _, q := range quotas {
+		t.row("quota", strings.TrimPrefix(strings.TrimPrefix(quotaText(q), l.GetName()+": "), l.GetName()+", "))
 	}
-	if l.Live != nil {
+	if l.GetLive() != nil {
 		liveRows(t, l)
 	}
 	return t.Flush()
 }
 
-func lambdaRows(t table, l *admin.Lambda) {
-	t.row("name", l.Name)
-	t.row("mode", string(l.Mode))
-	t.row("priorities", strings.Join(l.Priorities, ","))
+func lambdaRows(t table, l *kinesinv1.Lambda) {
+	t.row("name", l.GetName())
+	t.row("mode", l.GetMode())
+	t.row("priorities", strings.Join(l.GetPriorities(), ","))
 	t.fact("priority weights", weightsText(l))
 	t.row("shards", shardsText(l))
-	if l.Mode != admin.ModeDeliver {
-		t.row("max attempts", strconv.Itoa(l.MaxAttempts))
-		t.row("timeout", formatDuration(l.Timeout))
-		t.row("backoff", formatRange(l.BackoffMin, l.BackoffMax))
-		t.row("poison bound", strconv.Itoa(poisonBound(l)))
+	if !isDeliver(l) {
+		t.row("max attempts", strconv.Itoa(int(l.GetMaxAttempts())))
+		t.row("timeout", spanText(l.GetTimeout()))
+		t.row("backoff", backoffText(l))
+		t.row("poison bound", countText(poisonBound(l)))
 	}
 	brakeRows(t, l)
-	if l.StartWithin > 0 {
-		t.row("start within", formatDuration(l.StartWithin))
+	if l.GetStartWithin() > 0 {
+		t.row("start within", spanText(l.GetStartWithin()))
 	}
 	t.fact("limit by key", keyLimitText(l))
-	t.row("retention", formatDuration(l.Retention))
-	t.row("key retention", formatDuration(cmp.Or(l.KeyRetention, l.Retention)))
-	t.row("created", timeText(l.Created))
+	t.row("retention", spanText(l.GetRetention()))
+	t.row("key retention", spanText(cmp.Or(l.GetKeyRetention(), l.GetRetention())))
+	t.row("created", instantText(l.GetCreated()))
 	t.fact("registered", registeredText(l))
-	if l.Deleting {
+	if l.GetDeleting() {
 		t.row("deleting", "yes: it accepts no new tasks")
 	}
 }
 
-func registeredText(l *admin.Lambda) string {
-	switch {
-	case l.Withdrawn:
-		return fmt.Sprintf("withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete %s --drop", l.Name)
-	case l.Registered && l.RegistrationRefused != "":
-		return "by Terraform, refused: " + l.RegistrationRefused
-	case l.Registered:
-		return "by Terraform"
-	case l.RegistrationRefused != "":
-		return "not yet, refused: " + l.RegistrationRefused
+func registeredText(l *kinesinv1.Lambda) string {
+	switch refused := l.GetRegistrationRefused(); {
+	case l.GetWithdrawn():
+		return fmt.Sprintf("withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete %s --drop", l.GetName())
+	case l.GetRegistered() && refused != "":
+		return registeredSource + ", refused: " + refused
+	case l.GetRegistered():
+		return registeredSource
+	case refused != "":
+		return "not yet, refused: " + refused
 	}
 	return ""
 }
 
 // weightsText returns the weights of the priorities, in their order; empty where that is strict.
-func weightsText(l *admin.Lambda) string {
-	if len(l.PriorityWeights) == 0 {
+func weightsText(l *kinesinv1.Lambda) string {
+	if len(l.GetPriorityWeights()) == 0 {
 		return ""
 	}
-	parts := make([]string, len(l.Priorities))
-	for i, name := range l.Priorities {
-		parts[i] = fmt.Sprintf("%s=%d", name, l.PriorityWeights[name])
+	parts := make([]string, len(l.GetPriorities()))
+	for i, name := range l.GetPriorities() {
+		parts[i] = fmt.Sprintf("%s=%d", name, l.GetPriorityWeights()[name])
 	}
 	return strings.Join(parts, ",")
 }
 
 // keyLimitText says for people how the tasks of each limit key are limited; empty where they are not.
-func keyLimitText(l *admin.Lambda) string {
+func keyLimitText(l *kinesinv1.Lambda) string {
 	var parts []string
-	if l.LimitKeyConcurrency > 0 {
-		parts = append(parts, fmt.Sprintf("%d at once", l.LimitKeyConcurrency))
+	if l.GetLimitKeyConcurrency() > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once", l.GetLimitKeyConcurrency()))
 	}
-	if l.LimitKeyRate > 0 {
-		parts = append(parts, rateText(l.LimitKeyRate)+" starts")
+	if l.GetLimitKeyRate() > 0 {
+		parts = append(parts, rateText(l.GetLimitKeyRate())+" starts")
 	}
 	return strings.Join(parts, ", ")
 }
 
 // shardsText returns the number of shards and, if they grew, from when on new tasks use them.
-func shardsText(l *admin.Lambda) string {
-	if l.ShardsFrom.IsZero() {
-		return strconv.Itoa(l.Shards)
+func shardsText(l *kinesinv1.Lambda) string {
+	if l.GetShardsFrom() == 0 {
+		return strconv.Itoa(int(l.GetShards()))
 	}
-	return fmt.Sprintf("%d, for new tasks from %s on", l.Shards, timeText(l.ShardsFrom))
+	return fmt.Sprintf("%d, for new tasks from %s on", l.GetShards(), instantText(l.GetShardsFrom()))
 }
 
 // lambdaFlags adds the flags for the settings that can be changed.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -53,7 +55,7 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 		if existed {
 			return fmt.Errorf("lambda %s exists already, with these settings; kinesin lambda set %s changes them", created.Name, created.Name)
 		}
-		return a.lambdas().show(a, &created)
+		return a.lambdas().show(a, wirecopy.To[kinesinv1.Lambda](&created))
 	})
 }
 

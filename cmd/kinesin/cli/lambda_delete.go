@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
@@ -35,6 +36,6 @@ A lambda that Terraform registered is deleted with its module call, and not by t
 		if err != nil {
 			return err
 		}
-		return a.print(doneObject{args[0], outcomeDeleted, &dropped}, "%s lambda %s, dropped %d tasks", outcomeDeleted, args[0], dropped)
+		return a.print(&kinesinv1.DeleteLambdaResponse{Dropped: dropped}, "%s lambda %s, dropped %d tasks", outcomeDeleted, args[0], dropped)
 	})
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 func (a *app) lambdaGetCommand() *cobra.Command {
@@ -28,24 +28,26 @@ share a store, each has its part of the tasks. The rest is of all servers.`,
 		if count && !live {
 			return usagef("--count is about live figures: it does not go with --live=false")
 		}
-		l, err := getLambda(ctx, k, args[0], live, count)
+		c := over(k)
+		timed := ask[kinesinv1.GetLambdaRequest, kinesinv1.GetLambdaResponse]
+		if live {
+			timed = askSet
+		}
+		r, err := timed(ctx, c, "get lambda", c.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: args[0], Live: live, Count: count})
 		if err != nil {
 			return err
 		}
-		quotas, err := admin.New(k).Quotas.List(ctx, args[0])
+		l := r.GetLambda()
+		if live && l.GetLive() == nil {
+			a.note("no live figures: the server is older than this program, or you may read only some collections of %s", l.GetName())
+		}
+		if a.output == formatJSON || a.output == formatName {
+			return a.lambdas().show(a, l)
+		}
+		quotas, err := ask(ctx, c, "get quotas", c.Quotas.GetQuotas, &kinesinv1.GetQuotasRequest{Lambda: args[0]})
 		if err != nil && !errors.Is(err, sdk.ErrUnsupported) { // of an older server
 			return err
 		}
-		if live && l.Live == nil {
-			a.note("no live figures: the server is older than this program, or you may read only some collections of %s", l.Name)
-		}
-		return a.printLambdaWith(&l, quotas)
+		return a.printLambdaWith(l, quotas.GetQuotas())
 	})
-}
-
-func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (admin.Lambda, error) {
-	if live {
-		return admin.New(k).Lambdas.Live(ctx, name, admin.LambdaLiveOptions{Count: count})
-	}
-	return admin.New(k).Lambdas.Get(ctx, name)
 }

@@ -6,52 +6,52 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // liveRows adds the live figures of a lambda.
-func liveRows(t table, l *admin.Lambda) {
-	s := l.Live
-	if l.Mode != admin.ModeDeliver && s.Workers >= 0 {
-		t.row("workers", strconv.Itoa(s.Workers))
+func liveRows(t table, l *kinesinv1.Lambda) {
+	s := l.GetLive()
+	if !isDeliver(l) && s.Workers != nil {
+		t.row("workers", strconv.FormatInt(s.GetWorkers(), 10))
 	}
 	t.row("live tasks", liveTasksText(s))
 	t.fact("overdue", overdueText(s))
 	started := "first starts"
-	if l.Mode == admin.ModeDeliver {
+	if isDeliver(l) {
 		started = "deliveries"
 	}
-	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.StartedPerSecond, started, s.EndedPerSecond, s.FailedPerSecond))
-	if s.ThrottledPerSecond > 0 {
-		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.ThrottledPerSecond))
+	t.row("last minute", fmt.Sprintf("%.1f/s %s, %.1f/s ends, %.1f/s failed attempts", s.GetStartedPerSecond(), started, s.GetEndedPerSecond(), s.GetFailedPerSecond()))
+	if s.GetThrottledPerSecond() > 0 {
+		t.row("refused", fmt.Sprintf("%.1f/s by admission quotas", s.GetThrottledPerSecond()))
 	}
-	if s.LatenessP99 > 0 {
-		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", latenessText(s.LatenessP50), latenessText(s.LatenessP99)))
+	if s.GetLatenessP99() > 0 {
+		t.row("lateness", fmt.Sprintf("p50 %s, p99 %s", millisText(s.GetLatenessP50()), millisText(s.GetLatenessP99())))
 	}
-	for i := range s.Priorities {
-		p := &s.Priorities[i]
-		t.row("queue "+p.Priority, queueText(p))
+	for _, p := range s.GetPriorities() {
+		t.row("queue "+p.GetPriority(), queueText(p))
 	}
-	for i := range s.HeldBy {
-		t.row("held back by", heldByText(&s.HeldBy[i]))
+	for _, h := range s.GetHeldBy() {
+		t.row("held back by", heldByText(h))
 	}
-	if len(s.HeldBy) == 0 {
+	if len(s.GetHeldBy()) == 0 {
 		t.row("held back by", "nothing that this server knows of")
 	}
 }
 
 // liveTasksText says how many tasks live, if that is known.
-func liveTasksText(s *admin.LambdaStats) string {
-	if !s.Exact && len(s.Tasks) == 0 && s.Due < 0 {
+func liveTasksText(s *kinesinv1.LambdaStats) string {
+	if !s.GetExact() && len(s.GetTasks()) == 0 && s.Due == nil {
 		return "not counted; --count estimates them"
 	}
-	count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.Exact) }
+	count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.GetExact()) }
 	text := fmt.Sprintf("%s wait, %s queued, %s run", count(sdk.StateScheduled, sdk.StateRetriableFailure),
 		count(sdk.StateEnqueued, sdk.StateAcquired), count(sdk.StateClaimed, sdk.StateProcessing))
-	if s.Due >= 0 {
-		text += "; " + numberText(s.Due, s.DueExact) + " are due"
+	if s.Due != nil {
+		text += "; " + numberText(s.GetDue(), s.GetDueExact()) + " are due"
 	}
 	return text
 }
@@ -66,90 +66,49 @@ func numberText(n int64, exact bool) string {
 }
 
 // overdueText says how long the task is overdue that has waited longest; empty if none is.
-func overdueText(s *admin.LambdaStats) string {
-	if s.OldestDue.IsZero() {
+func overdueText(s *kinesinv1.LambdaStats) string {
+	if s.GetOldestDue() == 0 {
 		return ""
 	}
-	late := max(0, clock.Real().Now().Time().Sub(s.OldestDue))
+	late := max(0, clock.Real().Now().Time().Sub(time.UnixMicro(s.GetOldestDue())))
 	if late < time.Second {
 		return late.Round(time.Millisecond).String()
 	}
 	return late.Round(time.Second).String()
 }
 
-func queueText(p *admin.PriorityStats) string {
+func queueText(p *kinesinv1.PriorityStats) string {
 	text := "not known"
-	if p.Queued >= 0 {
-		text = fmt.Sprintf("%d tasks", p.Queued)
-		if p.InFlight > 0 {
-			text += fmt.Sprintf(", %d in flight", p.InFlight)
+	if p.Queued != nil {
+		text = fmt.Sprintf("%d tasks", p.GetQueued())
+		if p.GetInFlight() > 0 {
+			text += fmt.Sprintf(", %d in flight", p.GetInFlight())
 		}
-		if p.Oldest > 0 {
-			text += ", oldest " + p.Oldest.Round(time.Millisecond).String()
+		if p.GetOldest() > 0 {
+			text += ", oldest " + task.Micros(p.GetOldest()).Round(time.Millisecond).String()
 		}
 	}
-	return text + fmt.Sprintf("; %.1f/s started", p.StartedPerSecond)
+	return text + fmt.Sprintf("; %.1f/s started", p.GetStartedPerSecond())
 }
 
-func heldByText(h *admin.HeldBy) string {
-	if h.Tasks < 0 {
-		return h.Text
+func heldByText(h *kinesinv1.HeldBy) string {
+	if h.Tasks == nil {
+		return h.GetText()
 	}
-	return fmt.Sprintf("%s: about %d tasks here", h.Text, h.Tasks)
+	return fmt.Sprintf("%s: about %d tasks here", h.GetText(), h.GetTasks())
 }
 
 // heldByReasons returns why tasks wait, each reason once.
-func heldByReasons(all []admin.HeldBy) string {
+func heldByReasons(all []*kinesinv1.HeldBy) string {
 	var reasons []string
-	for i := range all {
-		reason := all[i].Reason
-		if all[i].Gate != "" {
-			reason += " " + all[i].Gate
+	for _, h := range all {
+		reason := h.GetReason()
+		if h.GetGate() != "" {
+			reason += " " + h.GetGate()
 		}
 		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
 			reasons = append(reasons, reason)
 		}
 	}
 	return strings.Join(reasons, ", ")
-}
-
-// heldByObject is what holds tasks back, in JSON results.
-type heldByObject struct {
-	Reason   string  `json:"reason"`
-	Text     string  `json:"text"`
-	Tasks    *int64  `json:"tasks,omitempty"` // unless it is not known
-	Priority string  `json:"priority,omitempty"`
-	Gate     string  `json:"gate,omitempty"`
-	Action   string  `json:"action,omitempty"`
-	Until    string  `json:"until,omitempty"`
-	Rate     float64 `json:"rate,omitempty"`
-	Used     float64 `json:"used,omitempty"`
-
-	Concurrency int `json:"concurrency,omitempty"`
-}
-
-// priorityObject is what there is to say of a priority, in JSON results.
-type priorityObject struct {
-	Priority string  `json:"priority"`
-	Started  float64 `json:"started_per_second"`
-	Queued   *int64  `json:"queued,omitempty"` // unless it is not known
-	InFlight int64   `json:"in_flight"`
-	OldestMS float64 `json:"oldest_ms,omitempty"`
-}
-
-func heldByObjects(all []admin.HeldBy) []heldByObject {
-	objects := make([]heldByObject, len(all))
-	for i := range all {
-		h := &all[i]
-		objects[i] = heldByObject{h.Reason, h.Text, known(h.Tasks), h.Priority, h.Gate, string(h.Action), timeText(h.Until), h.Rate, h.Used, h.Concurrency}
-	}
-	return objects
-}
-
-// known returns a number; nil for -1.
-func known(n int64) *int64 {
-	if n < 0 {
-		return nil
-	}
-	return &n
 }

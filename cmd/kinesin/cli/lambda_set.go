@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -56,6 +58,6 @@ are fixed at creation.`,
 		if changed.Registered && !changed.Withdrawn {
 			a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
 		}
-		return a.lambdas().show(a, &changed)
+		return a.lambdas().show(a, wirecopy.To[kinesinv1.Lambda](&changed))
 	})
 }

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/server"
 )
 
 func TestHowALambdaIsRegistered(t *testing.T) {
 	t.Parallel()
-	for want, l := range map[string]admin.Lambda{
+	for want, l := range map[string]*kinesinv1.Lambda{
 		"":                            {Name: "mail"},
 		"registered     by Terraform": {Name: "mail", Registered: true},
 		"registered     withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
@@ -20,7 +19,7 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 		"registered     not yet, refused: it is torn":                                                                                {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
-		if err := (&app{Process: Process{Stdout: &text}}).printLambda(&l); err != nil {
+		if err := (&app{Process: Process{Stdout: &text}}).printLambda(l); err != nil {
 			t.Fatal(err)
 		}
 		var got string
@@ -39,7 +38,7 @@ func TestTheListOfLambdasTellsWhichRegistrationsAreRefused(t *testing.T) {
 	t.Parallel()
 	var notes bytes.Buffer
 	a := &app{Process: Process{Stderr: &notes}}
-	a.noteRefused([]admin.Lambda{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
+	a.noteRefused([]*kinesinv1.Lambda{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
 	if got := notes.String(); strings.Contains(got, "bills") || !strings.Contains(got, "the registration of mail is refused: `kinesin lambda get mail` says why") {
 		t.Errorf("noted %q", got)
 	}
@@ -49,9 +48,9 @@ func TestTheListOfLambdasHasNoSettingsOfModeDeliver(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	a := &app{Process: Process{Stdout: &text}}
-	err := a.lambdas().printAll(a, []admin.Lambda{
-		{Name: "out", Mode: admin.ModeDeliver, Priorities: []string{"one"}, Shards: 1, Retention: time.Hour},
-		{Name: "mail", Mode: admin.ModeManaged, Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour},
+	err := a.lambdas().printAll(a, nil, []*kinesinv1.Lambda{
+		{Name: "out", Mode: "deliver", Priorities: []string{"one"}, Shards: 1, Retention: 3600e6},
+		{Name: "mail", Mode: "managed", Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: 60e6, BackoffMin: 1e6, BackoffMax: 60e6, Retention: 3600e6},
 	})
 	if err != nil {
 		t.Fatal(err)

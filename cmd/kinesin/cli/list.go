@@ -12,14 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const listLimitDefault = 100
+const listLimitDefault, listPageMax = 100, 1000
 
 func (a *app) listCommand() *cobra.Command {
-	var q sdk.ListQuery
+	q, limit := &kinesinv1.ListRequest{}, listLimitDefault
 	c := &cobra.Command{
 		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N]",
 		Short: "List tasks",
@@ -32,25 +34,24 @@ order everywhere, at a price: for -created the server reads all tasks of the set
 those of the lambdas. It refuses to read more than --max-examined rows for that.
 
 States: %v.
-With -o json, an array of the objects that get prints.`, task.States()),
+With -o json, an object with the tasks as get prints them.`, task.States()),
 		Example: `  kinesin list greet
   kinesin list --where 'error~"timeout"' --order -ended
-  kinesin list greet --state dead --limit 0 -o json | jq -r '.[].id'`,
+  kinesin list greet --state dead --limit 0 -o json | jq -r '.tasks[].id'`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
 	f.StringVar(&q.Where, "where", "", whereUsage)
-	f.Var(choiceValue{(*string)(&q.Order), []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
+	f.Var(choiceValue{&q.Order, []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
 	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most; 0 for 2000000")
-	f.Var(choiceValue{(*string)(&q.State), stateNames()}, "state", "only tasks in this `STATE`")
-	q.Limit = listLimitDefault
-	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
+	f.Var(choiceValue{&q.State, stateNames()}, "state", "only tasks in this `STATE`")
+	f.Var(intValue{n: &limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		if err := checkFilter(q.Where); err != nil {
+		if err := checkFilter(q.GetWhere()); err != nil {
 			return err
 		}
 		q.Lambda = first(args)
-		return a.list(ctx, k, q)
+		return a.list(ctx, over(k), q, limit)
 	})
 }
 
@@ -62,34 +63,46 @@ func stateNames() []string {
 	return names
 }
 
-// list prints while it reads, so that its memory is bounded whatever the number of tasks.
-func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
+// list prints at most so many tasks, 0: all, while it reads them page by page, so that its memory is bounded whatever
+// their number.
+func (a *app) list(ctx context.Context, c *calls, request *kinesinv1.ListRequest, limit int) error {
 	out := bufio.NewWriter(a.Stdout)
-	row, end := listTable(out, q.Lambda == "", a.output == formatWide), func() error { return nil }
-	if a.output == formatName {
-		row = func(t *sdk.TaskInfo) error {
-			_, err := fmt.Fprintln(out, t.ID)
+	row, isJSON := listTable(out, request.GetLambda() == "", a.output == formatWide), a.json()
+	array := arrayWriter{w: out}
+	switch {
+	case a.output == formatName:
+		row = func(t *kinesinv1.Task) error {
+			_, err := fmt.Fprintln(out, t.GetId())
 			return err
 		}
+	case isJSON:
+		row = func(t *kinesinv1.Task) error { return array.add(t) }
+		fmt.Fprint(out, `{"tasks":`)
 	}
-	if a.json() {
-		array := arrayWriter{w: out}
-		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
-	}
-	n := 0
-	for t, err := range k.List(ctx, q) {
-		n++
-		if n%1000 == 0 {
-			a.line.say("%d tasks listed", n)
+	for n := 0; ; {
+		if request.Limit = listPageMax; limit > 0 {
+			request.Limit = int32(min(limit-n, listPageMax))
 		}
+		page, err := askSet(ctx, c, "list", c.Tasks.List, request)
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		if err := row(&t); err != nil {
-			return err
+		for _, t := range page.GetTasks() {
+			if err := row(t); err != nil {
+				return err
+			}
 		}
+		n += len(page.GetTasks())
+		if request.Cursor = page.GetNext(); len(request.GetCursor()) > 0 && (limit == 0 || n < limit) {
+			a.line.say("%d tasks listed", n)
+			continue
+		}
+		if isJSON {
+			rest := jsonform.Append(nil, &kinesinv1.ListResponse{Next: page.GetNext()})
+			err = array.end(strings.TrimPrefix(string(rest), `{"tasks":[]`))
+		}
+		return errors.Join(err, out.Flush())
 	}
-	return errors.Join(end(), out.Flush())
 }
 
 // listTime prints milliseconds in UTC.
@@ -97,7 +110,7 @@ const listTime = "2006-01-02T15:04:05.000Z07:00"
 
 // listTable returns a function that prints a task in a line, below a heading; with its lambda, if that is not
 // the same for all, and with more columns if they are wanted.
-func listTable(w io.Writer, withLambda, withMore bool) func(*sdk.TaskInfo) error {
+func listTable(w io.Writer, withLambda, withMore bool) func(*kinesinv1.Task) error {
 	line := func(lambda, state, priority, due, started, late, attempt, created, ended, collection, key, id string) error {
 		before, more := "", ""
 		if withLambda {
@@ -109,14 +122,14 @@ func listTable(w io.Writer, withLambda, withMore bool) func(*sdk.TaskInfo) error
 		_, err := fmt.Fprintf(w, "%s%-17s %-8s %-24s %-24s %13s %3s%s  %s\n", before, state, priority, due, started, late, attempt, more, id)
 		return err
 	}
-	instant := func(t time.Time) string {
-		if t.IsZero() {
+	instant := func(micros int64) string {
+		if micros == 0 {
 			return "-"
 		}
-		return t.Format(listTime)
+		return time.UnixMicro(micros).UTC().Format(listTime)
 	}
 	begun := false
-	return func(t *sdk.TaskInfo) error {
+	return func(t *kinesinv1.Task) error {
 		if !begun {
 			begun = true
 			if err := line("LAMBDA", "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "CREATED", "ENDED", "COLLECTION", "KEY", "ID"); err != nil {
@@ -124,10 +137,10 @@ func listTable(w io.Writer, withLambda, withMore bool) func(*sdk.TaskInfo) error
 			}
 		}
 		late := "-"
-		if !t.Started.IsZero() {
-			late = latenessText(t.Lateness())
+		if t.GetStarted() != 0 {
+			late = millisText(t.GetStarted() - t.GetDue())
 		}
-		return line(t.Lambda, t.State.String(), t.Priority, t.Due.Format(listTime), instant(t.Started), late, strconv.Itoa(t.Attempt),
-			instant(t.Created), instant(t.Ended), dash(t.Collection), dash(t.Key), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
+		return line(t.GetLambda(), t.GetState(), t.GetPriority(), instant(t.GetDue()), instant(t.GetStarted()), late, strconv.Itoa(int(t.GetAttempt())),
+			instant(t.GetCreated()), instant(t.GetEnded()), dash(t.GetCollection()), dash(t.GetKey()), strings.TrimRight(t.GetId()+"  "+tagsText(t.GetTags()), " "))
 	}
 }

@@ -6,30 +6,49 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// noun is a row of the table of nouns in nouns.go: a kind of thing, and what the commands about it call, print and
-// complete. The commands list, get and delete are made of it.
+// calls are the calls to a server that package sdk does not have, over the connections of its client.
+type calls = sdkconfig.Calls
+
+// ask makes one call with the timeout and the retries of the client.
+func ask[Req, Res any](ctx context.Context, c *calls, what string, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
+	return sdkconfig.Ask(ctx, c, what, 0, f, request)
+}
+
+// askSet is ask for what reads a set of tasks, which takes longer.
+func askSet[Req, Res any](ctx context.Context, c *calls, what string, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
+	return sdkconfig.Ask(ctx, c, what, sdkconfig.SetTimeout, f, request)
+}
+
+// over returns the calls of a client.
+func over(k *sdk.Client) *calls {
+	c := sdkconfig.CallsOf(k)
+	return &c
+}
+
+// noun is a row of the table of nouns in nouns.go: a kind of thing, which T points to, and what the commands about it
+// call, print and complete. The commands list, get and delete are made of it. With -o json they print what HTTP answers.
 type noun[T any] struct {
-	word  string          // what results call one: gate
-	arg   string          // what names one on the command line: NAME, ID or LAMBDA
-	about func(*T) string // is shown beside the name when a shell completes it
-	none  string          // is noted where the table would be empty
+	word  string         // what results call one: gate
+	arg   string         // what names one on the command line: NAME, ID or LAMBDA
+	about func(T) string // is shown beside the name when a shell completes it
+	none  string         // is noted where the table would be empty
 
-	titles []string          // of the columns of the table that list prints; the first one has the name
-	wide   []string          // of the columns that -o wide adds
-	cells  func(*T) []string // of all columns; an empty one is printed as "-"
+	titles []string         // of the columns of the table that list prints; the first one has the name
+	wide   []string         // of the columns that -o wide adds
+	cells  func(T) []string // of all columns; an empty one is printed as "-"
 
-	object func(*T) any             // the form in JSON
-	whole  func(*T) any             // that of get, if it has more
-	print  func(a *app, v *T) error // what get prints as text; a line for each column when nil
-	text   func(*T) string          // what an action prints as text
+	print func(a *app, v T) error // what get prints as text; a line for each column when nil
+	text  func(T) string          // what an action prints as text
 
-	list   func(ctx context.Context, k *sdk.Client) ([]T, error)
-	get    func(ctx context.Context, k *sdk.Client, name string) (T, error)
-	delete func(ctx context.Context, k *sdk.Client, name string) error
+	list   func(ctx context.Context, c *calls) (proto.Message, error) // an answer with a list of T
+	get    func(ctx context.Context, c *calls, name string) (T, error)
+	delete func(ctx context.Context, c *calls, name string) (proto.Message, error)
 }
 
 // Words for what became of something, the same in all commands.
@@ -38,15 +57,25 @@ const (
 	outcomeRevoked = "revoked"
 )
 
-// doneObject is the result of a command that leaves nothing to show, in JSON.
-type doneObject struct {
-	Name    string `json:"name"`
-	Outcome string `json:"outcome"`
-	Dropped *int64 `json:"dropped,omitempty"` // tasks of a lambda that was deleted
+// itemsOf returns the messages of a type that are in the lists of an answer.
+func itemsOf[T any](answer proto.Message) (all []T) {
+	m := answer.ProtoReflect()
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if !f.IsList() || f.Message() == nil {
+			continue
+		}
+		for j := range m.Get(f).List().Len() {
+			if v, is := m.Get(f).List().Get(j).Message().Interface().(T); is {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
 }
 
 // listCommand completes a command that lists things. list reads them as the flags of the command say; nil: all.
-func (n *noun[T]) listCommand(a *app, c *cobra.Command, list func(ctx context.Context, k *sdk.Client, args []string) ([]T, error)) *cobra.Command {
+func (n *noun[T]) listCommand(a *app, c *cobra.Command, list func(ctx context.Context, c *calls, args []string) (proto.Message, error)) *cobra.Command {
 	if c.Use == "" {
 		c.Use = "list"
 	}
@@ -54,14 +83,14 @@ func (n *noun[T]) listCommand(a *app, c *cobra.Command, list func(ctx context.Co
 		c.Args = cobra.NoArgs
 	}
 	if list == nil {
-		list = func(ctx context.Context, k *sdk.Client, _ []string) ([]T, error) { return n.list(ctx, k) }
+		list = func(ctx context.Context, c *calls, _ []string) (proto.Message, error) { return n.list(ctx, c) }
 	}
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		all, err := list(ctx, k, args)
+		answer, err := list(ctx, over(k), args)
 		if err != nil {
 			return err
 		}
-		return n.printAll(a, all)
+		return n.printAll(a, answer, itemsOf[T](answer))
 	})
 }
 
@@ -70,11 +99,11 @@ func (n *noun[T]) getCommand(a *app, c *cobra.Command) *cobra.Command {
 	n.ofOne(a, c, "get")
 	c.Aliases = []string{"show"}
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		v, err := n.get(ctx, k, args[0])
+		v, err := n.get(ctx, over(k), args[0])
 		if err != nil {
 			return err
 		}
-		return n.show(a, &v)
+		return n.show(a, v)
 	})
 }
 
@@ -82,25 +111,26 @@ func (n *noun[T]) getCommand(a *app, c *cobra.Command) *cobra.Command {
 func (n *noun[T]) deleteCommand(a *app, c *cobra.Command) *cobra.Command {
 	n.ofOne(a, c, "delete")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		if err := n.delete(ctx, k, args[0]); err != nil {
+		answer, err := n.delete(ctx, over(k), args[0])
+		if err != nil {
 			return err
 		}
-		return a.print(doneObject{Name: args[0], Outcome: outcomeDeleted}, "%s %s %s", outcomeDeleted, n.word, args[0])
+		return a.print(answer, "%s %s %s", outcomeDeleted, n.word, args[0])
 	})
 }
 
 // action completes a command that changes one thing, and prints what has become of it.
-func (n *noun[T]) action(a *app, c *cobra.Command, act func(ctx context.Context, k *sdk.Client, name string) (T, error)) *cobra.Command {
+func (n *noun[T]) action(a *app, c *cobra.Command, act func(ctx context.Context, c *calls, name string) (T, error)) *cobra.Command {
 	n.ofOne(a, c, c.Name())
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		v, err := act(ctx, k, args[0])
+		v, err := act(ctx, over(k), args[0])
 		switch {
 		case err != nil:
 			return err
 		case a.output == formatName:
-			return a.printLine(n.name(&v))
+			return a.printLine(n.name(v))
 		}
-		return a.print(n.object(&v), "%s", n.text(&v))
+		return a.print(v, "%s", n.text(v))
 	})
 }
 
@@ -117,7 +147,7 @@ func (n *noun[T]) ofOne(a *app, c *cobra.Command, verb string) {
 	}
 }
 
-func (n *noun[T]) name(v *T) string { return n.cells(v)[0] }
+func (n *noun[T]) name(v T) string { return n.cells(v)[0] }
 
 // columns returns the titles of the columns that the format of the output has.
 func (n *noun[T]) columns(a *app) []string {
@@ -128,12 +158,10 @@ func (n *noun[T]) columns(a *app) []string {
 }
 
 // show prints a thing as get does.
-func (n *noun[T]) show(a *app, v *T) error {
+func (n *noun[T]) show(a *app, v T) error {
 	switch {
-	case a.json() && n.whole != nil:
-		return printJSON(a.Stdout, n.whole(v))
 	case a.json():
-		return printJSON(a.Stdout, n.object(v))
+		return printJSON(a.Stdout, v)
 	case a.output == formatName:
 		return a.printLine(n.name(v))
 	case n.print != nil:
@@ -146,19 +174,19 @@ func (n *noun[T]) show(a *app, v *T) error {
 	return t.Flush()
 }
 
-// printAll prints things as list does.
-func (n *noun[T]) printAll(a *app, all []T) error {
+// printAll prints things as list does: with -o json the answer that has them.
+func (n *noun[T]) printAll(a *app, answer any, all []T) error {
 	switch {
 	case a.json():
-		return printJSON(a.Stdout, objectsOf(all, n.object))
+		return printJSON(a.Stdout, answer)
 	case len(all) == 0:
 		if n.none != "" {
 			a.note("%s", n.none)
 		}
 		return nil
 	case a.output == formatName:
-		for i := range all {
-			if err := a.printLine(n.name(&all[i])); err != nil {
+		for _, v := range all {
+			if err := a.printLine(n.name(v)); err != nil {
 				return err
 			}
 		}
@@ -166,8 +194,8 @@ func (n *noun[T]) printAll(a *app, all []T) error {
 	}
 	t, titles := newTable(a.Stdout), n.columns(a)
 	t.row(titles...)
-	for i := range all {
-		cells := n.cells(&all[i])[:len(titles)]
+	for _, v := range all {
+		cells := n.cells(v)[:len(titles)]
 		for j := range cells {
 			cells[j] = dash(cells[j])
 		}
@@ -196,18 +224,21 @@ func (n *noun[T]) complete(a *app) cobra.CompletionFunc {
 // names asks a server for the names that begin with a text.
 func (n *noun[T]) names(a *app, cmd *cobra.Command, begun string) (names []cobra.Completion) {
 	a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
-		all, err := n.list(ctx, k)
-		for i := range all {
-			name := n.name(&all[i])
+		answer, err := n.list(ctx, over(k))
+		if err != nil {
+			return err
+		}
+		for _, v := range itemsOf[T](answer) {
+			name := n.name(v)
 			switch {
 			case !strings.HasPrefix(name, begun):
 			case n.about == nil:
 				names = append(names, name)
 			default:
-				names = append(names, cobra.CompletionWithDesc(name, n.about(&all[i])))
+				names = append(names, cobra.CompletionWithDesc(name, n.about(v)))
 			}
 		}
-		return err
+		return nil
 	})
 	return names
 }

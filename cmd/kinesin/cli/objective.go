@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
@@ -60,8 +62,9 @@ are, by the time that held then.`,
 		if err != nil {
 			return err
 		}
-		shown := objectiveObjectOf(&set)
-		return a.print(shown, "%s", shown)
+		shown := wirecopy.To[kinesinv1.Objective](&set)
+		shown.Objective = set.Percent
+		return a.print(shown, "%s: %s start within %s, over %s", set.Lambda, percentText(set.Percent), formatDuration(set.Within), formatDuration(set.Window))
 	})
 }
 
@@ -90,66 +93,17 @@ below 0: more was late than may be), and how fast it is used up: at a burn of 1 
 in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.`
 
 // promiseText says for people what an objective asks for.
-func promiseText(o *admin.Objective) string {
-	return percentText(o.Percent) + " within " + formatDuration(o.Within)
+func promiseText(o *kinesinv1.Objective) string {
+	return percentText(o.GetObjective()) + " within " + spanText(o.GetWithin())
 }
 
 // burnText says how fast the budget is used up, over each of the times that the server looks back.
-func burnText(s *admin.ObjectiveStatus) string {
-	burns := make([]string, len(s.Burns))
-	for i, b := range s.Burns {
-		burns[i] = formatDuration(b.Over) + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
+func burnText(s *kinesinv1.ObjectiveStatus) string {
+	burns := make([]string, len(s.GetBurns()))
+	for i, b := range s.GetBurns() {
+		burns[i] = spanText(b.GetOver()) + " " + strconv.FormatFloat(b.GetRate(), 'f', 2, 64)
 	}
 	return strings.Join(burns, ", ")
-}
-
-// objectiveObject is an objective in JSON.
-type objectiveObject struct {
-	Lambda    string  `json:"lambda"`
-	Within    string  `json:"within"`
-	Objective float64 `json:"objective"`
-	Window    string  `json:"window"`
-	Updated   string  `json:"updated,omitempty"`
-	UpdatedBy string  `json:"updated_by,omitempty"`
-
-	ManagedBy  string `json:"managed_by,omitempty"`
-	Registered bool   `json:"registered,omitempty"`
-}
-
-func (o objectiveObject) String() string {
-	return fmt.Sprintf("%s: %s start within %s, over %s", o.Lambda, percentText(o.Objective), o.Within, o.Window)
-}
-
-// sloObject is how an objective is met in JSON.
-type sloObject struct {
-	objectiveObject
-
-	Started    int64        `json:"started"`
-	Good       int64        `json:"good"`
-	Waiting    int64        `json:"waiting"`
-	Attained   float64      `json:"attained"`
-	BudgetLeft float64      `json:"budget_left"`
-	Burn       []burnObject `json:"burn"`
-}
-
-type burnObject struct {
-	Over    string  `json:"over"`
-	Rate    float64 `json:"rate"`
-	Started int64   `json:"started"`
-}
-
-func objectiveObjectOf(o *admin.Objective) objectiveObject {
-	return objectiveObject{
-		o.Lambda, formatDuration(o.Within), o.Percent, formatDuration(o.Window), timeText(o.Updated), o.UpdatedBy, o.ManagedBy, o.Registered,
-	}
-}
-
-func sloObjectOf(s *admin.ObjectiveStatus) sloObject {
-	o := sloObject{objectiveObjectOf(&s.Objective), s.Started, s.Good, s.Waiting, s.Attained, s.BudgetLeft, []burnObject{}}
-	for _, b := range s.Burns {
-		o.Burn = append(o.Burn, burnObject{formatDuration(b.Over), b.Rate, b.Started})
-	}
-	return o
 }
 
 // percentText shows a percentage with as many decimals as it has, four at most.
@@ -158,12 +112,16 @@ func percentText(p float64) string {
 }
 
 // sourceText says what keeps something as code; empty: nothing does.
-func sourceText(registered bool, managedBy string) string {
+func sourceText(of interface {
+	GetRegistered() bool
+	GetManagedBy() string
+},
+) string {
 	switch {
-	case registered:
+	case of.GetRegistered():
 		return registeredSource
-	case managedBy != "":
-		return "set " + managedBy
+	case of.GetManagedBy() != "":
+		return "set " + of.GetManagedBy()
 	}
 	return ""
 }

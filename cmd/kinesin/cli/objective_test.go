@@ -24,9 +24,9 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 		shown = s.objects("objective", "list")[0]
 		return shown["started"] == 1.0
 	})
-	burn, _ := shown["burn"].([]any)
+	burns, _ := shown["burns"].([]any)
 	if shown["lambda"] != "mail" || shown["within"] != "5s" || shown["objective"] != 99.0 || shown["window"] != "720h" || shown["good"] != 1.0 ||
-		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(burn) != 3 {
+		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(burns) != 3 {
 		t.Errorf("%v", shown)
 	}
 	if text := s.must("slo", "get", "mail"); !strings.HasPrefix(text, "lambda ") || !strings.Contains(text, "99 % within 5s") {

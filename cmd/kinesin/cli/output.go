@@ -11,8 +11,11 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 )
 
@@ -45,7 +48,8 @@ func (a *app) warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// print prints a result: v with -o json, else a line of text.
+// print prints a result: v with -o json, which is a message of the API where the result is that of a call; else a line
+// of text.
 func (a *app) print(v any, format string, args ...any) error {
 	if a.json() {
 		return printJSON(a.Stdout, v)
@@ -59,8 +63,12 @@ func (a *app) printLine(v any) error {
 	return err
 }
 
-// printJSON writes one value and a newline.
+// printJSON writes one value and a newline. A message is as HTTP has it.
 func printJSON(w io.Writer, v any) error {
+	if m, is := v.(proto.Message); is {
+		_, err := w.Write(append(jsonform.Append(nil, m), '\n'))
+		return err
+	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
@@ -88,15 +96,6 @@ func (t table) facts(all [][2]string) {
 	}
 }
 
-// objectsOf returns the form in JSON of each element.
-func objectsOf[T, O any](all []T, of func(*T) O) []O {
-	objects := make([]O, len(all))
-	for i := range all {
-		objects[i] = of(&all[i])
-	}
-	return objects
-}
-
 // refusal is the error of one of several results in JSON.
 type refusal struct {
 	Error  string `json:"error,omitempty"`
@@ -110,6 +109,24 @@ func refusalOf(err error) refusal {
 	}
 	reason := api.ProblemOf(err).GetReason()
 	return refusal{err.Error(), strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))}
+}
+
+// problemOf returns an error as it stands in a result; nil for nil.
+func problemOf(err error) *kinesinv1.Problem {
+	p := api.ProblemOf(err)
+	if p != nil {
+		p.Text = err.Error()
+	}
+	return p
+}
+
+// httpProblemOf returns an error in the form of HTTP; nil for nil.
+func httpProblemOf(err error) *api.HTTPProblem {
+	if err == nil {
+		return nil
+	}
+	p := api.HTTPProblemOf(problemOf(err))
+	return &p
 }
 
 // results prints the results for several arguments. With -o json they are an array.
@@ -152,7 +169,7 @@ func (r *results) end() error {
 		failed = errReported
 	}
 	if r.json() && r.several {
-		err = r.array.end()
+		err = r.array.end("")
 	}
 	return errors.Join(failed, err)
 }
@@ -185,19 +202,12 @@ func (a *arrayWriter) add(v any) error {
 	return err
 }
 
-func (a *arrayWriter) end() error {
-	text := "\n]\n"
+// end ends the array, with what follows it.
+func (a *arrayWriter) end(rest string) error {
+	text := "\n]"
 	if !a.begun {
-		text = "[]\n"
+		text = "[]"
 	}
-	_, err := io.WriteString(a.w, text)
+	_, err := io.WriteString(a.w, text+rest+"\n")
 	return err
-}
-
-// orEmpty returns a map that JSON does not show as null.
-func orEmpty[M ~map[K]V, K comparable, V any](m M) M {
-	if m == nil {
-		return M{}
-	}
-	return m
 }

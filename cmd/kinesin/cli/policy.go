@@ -49,17 +49,16 @@ Exit 1 when the file is refused; each line of the error is one thing that is wro
 }
 
 func (a *app) printPolicy(p *policy.Policy) error {
-	all := []policyObject{}
+	all := []*policyObject{}
 	for _, id := range p.Identities() {
-		all = append(all, policyObject{id.Name, id.Grants.Strings()})
+		all = append(all, &policyObject{id.Name, id.Grants.Strings()})
 	}
-	n := noun[policyObject]{
+	n := noun[*policyObject]{
 		none:   "the policy has no identities: a server with it accepts only tokens that `kinesin token create` made",
-		object: func(o *policyObject) any { return o },
 		titles: []string{"IDENTITY", "MAY"},
 		cells: func(o *policyObject) []string {
 			return []string{o.Name, cmp.Or(strings.Join(o.Grants, " "), "nothing")}
 		},
 	}
-	return n.printAll(a, all)
+	return n.printAll(a, all, all)
 }

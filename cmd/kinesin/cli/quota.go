@@ -10,7 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
@@ -24,8 +27,8 @@ const (
 
 func (a *app) quotaCommand() *cobra.Command {
 	n := a.quotas()
-	of := func(ctx context.Context, k *sdk.Client, args []string) ([]admin.Quota, error) {
-		return admin.New(k).Quotas.List(ctx, first(args))
+	of := func(ctx context.Context, c *calls, args []string) (proto.Message, error) {
+		return ask(ctx, c, "get quotas", c.Quotas.GetQuotas, &kinesinv1.GetQuotasRequest{Lambda: first(args)})
 	}
 	return group(&cobra.Command{
 		Use:   "quota",
@@ -36,7 +39,7 @@ is scheduled faster.`,
 	}, a.quotaSetCommand(),
 		n.listCommand(a, &cobra.Command{Short: "List the quotas of all lambdas"}, of),
 		n.listCommand(a, &cobra.Command{
-			Use: "get LAMBDA", Aliases: []string{"show"}, Short: "Show the quotas of a lambda", Long: "Shows the quotas of a lambda. With -o json, an array.",
+			Use: "get LAMBDA", Aliases: []string{"show"}, Short: "Show the quotas of a lambda",
 			Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
 		}, of))
 }
@@ -76,7 +79,7 @@ the SDK and schedule --batch do.`,
 		if err != nil {
 			return err
 		}
-		return a.quotas().show(a, &set)
+		return a.quotas().show(a, wirecopy.To[kinesinv1.Quota](&set))
 	})
 }
 
@@ -112,56 +115,36 @@ func checkQuota(q *admin.Quota, mark string) error {
 	return nil
 }
 
-// quotaObject is a quota in JSON results.
-type quotaObject struct {
-	Lambda      string  `json:"lambda"`
-	Priority    string  `json:"priority,omitempty"`
-	Identity    string  `json:"identity,omitempty"`
-	Rate        float64 `json:"rate,omitempty"`
-	Burst       int     `json:"burst,omitempty"`
-	Admit       float64 `json:"admit,omitempty"`
-	Concurrency int     `json:"concurrency,omitempty"`
-	Recovery    int     `json:"recovery,omitempty"`
-	Updated     string  `json:"updated,omitempty"`
-	UpdatedBy   string  `json:"updated_by,omitempty"`
-	ManagedBy   string  `json:"managed_by,omitempty"`
-	Registered  bool    `json:"registered,omitempty"`
-}
-
-func quotaObjectOf(q *admin.Quota) quotaObject {
-	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy, q.ManagedBy, q.Registered}
-}
-
 // quotaText says for people what a quota is about, and what it allows.
-func quotaText(q *admin.Quota) string {
-	text := q.Lambda
-	if q.Priority != "" {
-		text += ", priority " + q.Priority
+func quotaText(q *kinesinv1.Quota) string {
+	text := q.GetLambda()
+	if q.GetPriority() != "" {
+		text += ", priority " + q.GetPriority()
 	}
-	if q.Identity != "" {
-		text += ", identity " + q.Identity
+	if q.GetIdentity() != "" {
+		text += ", identity " + q.GetIdentity()
 	}
 	return text + ": " + limitsText(q)
 }
 
 // limitsText says for people what a quota allows.
-func limitsText(q *admin.Quota) string {
+func limitsText(q *kinesinv1.Quota) string {
 	var limits []string
-	if q.Rate > 0 {
-		text := rateText(q.Rate) + " starts"
-		if q.Burst > 0 {
-			text += fmt.Sprintf(", %d at once", q.Burst)
+	if q.GetRate() > 0 {
+		text := rateText(q.GetRate()) + " starts"
+		if q.GetBurst() > 0 {
+			text += fmt.Sprintf(", %d at once", q.GetBurst())
 		}
 		limits = append(limits, text)
 	}
-	if q.Concurrency > 0 {
-		limits = append(limits, fmt.Sprintf("%d running", q.Concurrency))
+	if q.GetConcurrency() > 0 {
+		limits = append(limits, fmt.Sprintf("%d running", q.GetConcurrency()))
 	}
-	if q.Admit > 0 {
-		limits = append(limits, rateText(q.Admit)+" scheduled")
+	if q.GetAdmit() > 0 {
+		limits = append(limits, rateText(q.GetAdmit())+" scheduled")
 	}
-	if q.Recovery > 0 {
-		limits = append(limits, rateText(float64(q.Recovery))+" resumed or redriven")
+	if q.GetRecovery() > 0 {
+		limits = append(limits, rateText(float64(q.GetRecovery()))+" resumed or redriven")
 	}
 	return cmp.Or(strings.Join(limits, "; "), "no limit")
 }
@@ -173,9 +156,9 @@ func rateText(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', -1, 64) + "/s"
 }
 
-func countText(n int) string {
+func countText(n uint32) string {
 	if n == 0 {
 		return ""
 	}
-	return strconv.Itoa(n)
+	return strconv.Itoa(int(n))
 }

@@ -47,6 +47,6 @@ With --where it redrives the tasks that a filter selects, by a job on the server
 			opts = append(opts, sdk.WithNewPayload(other))
 		}
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
-		return a.printChanges(ids, all, err)
+		return a.printChanges(ids, all, "", err)
 	}), admin.JobRedrive)
 }

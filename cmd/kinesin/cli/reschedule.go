@@ -41,9 +41,10 @@ With --where it moves the live tasks that a filter selects, by a job on the serv
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) {
 			return k.Reschedule(ctx, some, option, sdk.IfSeq(ifSeq))
 		})
-		if err == nil {
-			a.notePast(&when)
+		note := when.note()
+		if err == nil && note != "" && !a.json() {
+			a.note("%s", note)
 		}
-		return a.printChanges(ids, all, err)
+		return a.printChanges(ids, all, note, err)
 	}), admin.JobReschedule)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -35,15 +36,6 @@ type scheduleFlags struct {
 	backoffMin  time.Duration
 	backoffMax  time.Duration
 	tags        map[string]string
-}
-
-type scheduledObject struct {
-	ID        string `json:"id"`
-	Due       string `json:"due"`
-	Duplicate bool   `json:"duplicate"`
-
-	State    sdk.State `json:"state,omitempty"`
-	Replaced bool      `json:"replaced,omitempty"`
 }
 
 func (a *app) scheduleCommand() *cobra.Command {
@@ -231,7 +223,9 @@ func (a *app) printScheduled(r *sdk.Result) error {
 	if r.Duplicate && !a.json() {
 		a.note("%s", duplicateText(r))
 	}
-	return a.print(scheduledObject{string(r.ID), timeText(r.Due), r.Duplicate, r.State, r.Replaced}, "%s", r.ID)
+	return a.print(&kinesinv1.ScheduleResult{
+		Id: string(r.ID), Due: int64(task.InstantOf(r.Due)), Duplicate: r.Duplicate, State: string(r.State), Replaced: r.Replaced,
+	}, "%s", r.ID)
 }
 
 // duplicateText says what became of a task whose key was held.

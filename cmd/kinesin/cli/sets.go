@@ -6,11 +6,14 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/where"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -81,10 +84,10 @@ func (a *app) withSets(c *cobra.Command, action admin.JobAction) *cobra.Command 
 			}
 			return a.withClient(func(k *sdk.Client) error {
 				lambda, _ := cmd.Flags().GetString("lambda")
-				if err := wantLambda(ctx, k, lambda); err != nil {
+				if err := wantLambda(ctx, over(k), lambda); err != nil {
 					return err
 				}
-				return a.changeSet(ctx, k, spec, &s)
+				return a.changeSet(ctx, over(k), spec, &s)
 			}, sdk.WithTries(triesInteractive))
 		})(cmd, ids)
 	}
@@ -131,8 +134,10 @@ func checkFilter(filter string) error {
 }
 
 // spec returns the job that the flags describe.
-func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec admin.JobSpec, err error) {
-	spec = admin.JobSpec{Action: action, All: s.all, Pace: s.pace, By: s.by, Spread: s.spread}
+func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec *kinesinv1.CreateJobRequest, err error) {
+	spec = &kinesinv1.CreateJobRequest{
+		Action: string(action), All: s.all, DryRun: s.dryRun, Pace: uint32(s.pace), By: s.by.Microseconds(), Spread: s.spread.Microseconds(),
+	}
 	lambda, _ := c.Flags().GetString("lambda")
 	if spec.Where, err = ofLambda(lambda, s.where); err != nil {
 		return spec, err
@@ -144,13 +149,15 @@ func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec admin.Jo
 		return spec, nil
 	}
 	if at, _ := c.Flags().GetString("at"); at != "" {
-		if spec.Due, err = parseTime(at); err != nil {
+		due, err := parseTime(at)
+		if err != nil {
 			return spec, usagef("--at: %v", err)
 		}
+		spec.Due = due.UnixMicro()
 	}
 	if in := c.Flags().Lookup("in"); in != nil && in.Changed {
 		after, _ := in.Value.(durationValue)
-		spec.Due = clock.Real().Now().Time().Add(max(0, *after.d))
+		spec.Due = clock.Real().Now().Time().Add(max(0, *after.d)).UnixMicro()
 	}
 	ways := 0
 	for _, name := range []string{"by", "spread", "at", "in"} {
@@ -158,7 +165,7 @@ func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec admin.Jo
 			ways++
 		}
 	}
-	if ways != 1 || spec.By == 0 && spec.Spread == 0 && spec.Due.IsZero() {
+	if ways != 1 || spec.GetBy() == 0 && spec.GetSpread() == 0 && spec.GetDue() == 0 {
 		return spec, usagef("want one of --by D, --spread D, --in D and --at TIME, which says when the tasks are to be due")
 	}
 	return spec, nil
@@ -180,77 +187,81 @@ func ofLambda(lambda, where string) (string, error) {
 
 // wantLambda returns an error if a flag names a lambda that is not there: a filter of its name would select
 // nothing, without a word.
-func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
+func wantLambda(ctx context.Context, c *calls, name string) error {
 	if name == "" {
 		return nil
 	}
-	_, err := admin.New(k).Lambdas.Get(ctx, name)
+	_, err := ask(ctx, c, "get lambda", c.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
 	return err
 }
 
-// changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
-// errReported if the job could not change some tasks, or did not get to its end.
-func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec admin.JobSpec, s *setFlags) error {
-	if !spec.Due.IsZero() && isPast(spec.Due) && spec.Action == admin.JobReschedule {
+// changeSet makes a job and prints it, as printSet does.
+func (a *app) changeSet(ctx context.Context, c *calls, spec *kinesinv1.CreateJobRequest, s *setFlags) error {
+	if spec.GetDue() != 0 && isPast(time.UnixMicro(spec.GetDue())) {
 		a.note(pastText)
 	}
-	if s.dryRun {
-		j, err := admin.New(k).Jobs.DryRun(ctx, spec)
-		if err != nil {
-			return err
-		}
-		return a.jobs().show(a, &j)
-	}
-	j, err := admin.New(k).Jobs.Create(ctx, spec)
+	spec.RequestId = c.RequestID()
+	r, err := askSet(ctx, c, "job", c.Jobs.CreateJob, spec)
 	if err != nil {
 		return err
 	}
-	if spec.Pace == 0 && j.Pace > 0 {
-		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get LAMBDA); --pace sets another pace", j.Pace)
+	return a.printSet(ctx, c, r.GetJob(), s)
+}
+
+// printSet waits for the end of a job that a command has made, unless the flags say otherwise, and prints it. The error is
+// errReported if the job could not change some tasks, or did not get to its end.
+func (a *app) printSet(ctx context.Context, c *calls, j *kinesinv1.Job, s *setFlags) (err error) {
+	if s.dryRun {
+		return a.jobs().show(a, j)
+	}
+	if s.pace == 0 && j.GetPace() > 0 {
+		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get LAMBDA); --pace sets another pace", j.GetPace())
 	}
 	if s.detach {
-		return a.print(jobObjectOf(&j), "%s", j.ID)
+		return a.print(j, "%s", j.GetId())
 	}
-	a.note("job %s runs on the server; it goes on if this command ends (kinesin job get, pause, stop)", j.ID)
-	if j, err = a.follow(ctx, k, j); err != nil {
+	a.note("job %s runs on the server; it goes on if this command ends (kinesin job get, pause, stop)", j.GetId())
+	if j, err = a.follow(ctx, c, j); err != nil {
 		return err
 	}
-	shown := j
+	shown, _ := proto.Clone(j).(*kinesinv1.Job)
 	if !a.json() {
-		shown.Refused = j.Refused[:min(len(j.Refused), refusedShownMax)]
+		shown.Refused = j.GetRefused()[:min(len(j.GetRefused()), refusedShownMax)]
 	}
-	if err := a.jobs().show(a, &shown); err != nil {
+	if err := a.jobs().show(a, shown); err != nil {
 		return err
 	}
-	return a.judge(&j)
+	return a.judge(j)
 }
 
 // refusedShownMax is how many refused ids a command prints for people, who would miss what is above them.
 const refusedShownMax = 10
 
+func stateOf(j *kinesinv1.Job) admin.JobState { return admin.JobState(j.GetState()) }
+
 // follow waits for the end of a job and tells its progress.
-func (a *app) follow(ctx context.Context, k *sdk.Client, j admin.Job) (admin.Job, error) {
+func (a *app) follow(ctx context.Context, c *calls, j *kinesinv1.Job) (*kinesinv1.Job, error) {
 	told := time.Duration(0)
-	for waited := jobLookEvery; !j.State.IsEnd(); waited += jobLookEvery {
+	for waited := jobLookEvery; !stateOf(j).IsEnd(); waited += jobLookEvery {
 		if err := clock.Sleep(ctx, clock.Real(), jobLookEvery); err != nil {
 			return j, err
 		}
-		now, err := admin.New(k).Jobs.Get(ctx, j.ID)
+		now, err := a.jobs().get(ctx, c, j.GetId())
 		if err != nil {
 			return j, err
 		}
-		if j = now; waited-told >= progressNoteEvery && !j.State.IsEnd() {
+		if j = now; waited-told >= progressNoteEvery && !stateOf(j).IsEnd() {
 			told = waited
-			a.note("%s: %s", j.State, progressText(&j))
+			a.note("%s: %s", j.GetState(), progressText(j))
 		}
 	}
 	return j, nil
 }
 
-func progressText(j *admin.Job) string {
-	text := fmt.Sprintf("%d tasks met in %d rows", j.Matched, j.Examined)
-	if len(j.Outcomes) > 0 {
-		text += ": " + outcomesText(j.Outcomes)
+func progressText(j *kinesinv1.Job) string {
+	text := fmt.Sprintf("%d tasks met in %d rows", j.GetMatched(), j.GetExamined())
+	if len(j.GetOutcomes()) > 0 {
+		text += ": " + outcomesText(j.GetOutcomes())
 	}
 	return text
 }
@@ -264,12 +275,13 @@ func outcomesText(outcomes map[string]int64) string {
 }
 
 // judge returns errReported, and says why, unless a job has changed all tasks.
-func (a *app) judge(j *admin.Job) error {
+func (a *app) judge(j *kinesinv1.Job) error {
+	refused := (&admin.Job{Outcomes: j.GetOutcomes()}).RefusedCount()
 	switch {
-	case j.State == admin.JobFailed || j.State == admin.JobStopped:
-		a.note("the job did not get to its end: %s", j.State)
-	case j.RefusedCount() > 0:
-		a.note("%d tasks were refused (%s); kinesin job get %s has up to 1,000 of them", j.RefusedCount(), outcomesText(j.Outcomes), j.ID)
+	case stateOf(j) == admin.JobFailed || stateOf(j) == admin.JobStopped:
+		a.note("the job did not get to its end: %s", j.GetState())
+	case refused > 0:
+		a.note("%d tasks were refused (%s); kinesin job get %s has up to 1,000 of them", refused, outcomesText(j.GetOutcomes()), j.GetId())
 	default:
 		return nil
 	}
@@ -277,23 +289,22 @@ func (a *app) judge(j *admin.Job) error {
 }
 
 // printJob prints a job, with the tasks of a dry run and the ids that it could not change.
-func (a *app) printJob(j *admin.Job) error {
-	o := jobObjectOf(j)
+func (a *app) printJob(j *kinesinv1.Job) error {
 	t := newTable(a.Stdout)
 	t.facts([][2]string{
-		{"job", o.ID},
+		{"job", j.GetId()},
 		{"action", actionText(j)},
-		{"filter", o.Where},
-		{"group", o.Group},
+		{"filter", j.GetWhere()},
+		{"group", j.GetGroup()},
 		{"occurrences", rangeText(j)},
-		{"state", string(o.State)},
-		{"created", o.Created},
-		{"ended", o.Ended},
-		{"made by", o.CreatedBy},
+		{"state", j.GetState()},
+		{"created", instantText(j.GetCreated())},
+		{"ended", instantText(j.GetEnded())},
+		{"made by", j.GetCreatedBy()},
 		{"tasks", matchedText(j)},
-		{"outcomes", outcomesText(j.Outcomes)},
-		{"cost", o.Cost},
-		{"problem", o.Problem},
+		{"outcomes", outcomesText(j.GetOutcomes())},
+		{"cost", j.GetCost()},
+		{"problem", j.GetProblem()},
 	})
 	if err := t.Flush(); err != nil {
 		return err
@@ -302,112 +313,55 @@ func (a *app) printJob(j *admin.Job) error {
 }
 
 // actionText says what a job does, with the flags that say how.
-func actionText(j *admin.Job) string {
-	text := string(j.Action)
+func actionText(j *kinesinv1.Job) string {
 	switch {
-	case j.By != 0:
-		return text + " --by " + formatDuration(j.By)
-	case j.Spread != 0:
-		return text + " --spread " + formatDuration(j.Spread)
-	case !j.Due.IsZero():
-		return text + " --at " + timeText(j.Due)
-	case j.Force:
-		return text + " --force"
+	case j.GetBy() != 0:
+		return j.GetAction() + " --by " + spanText(j.GetBy())
+	case j.GetSpread() != 0:
+		return j.GetAction() + " --spread " + spanText(j.GetSpread())
+	case j.GetDue() != 0:
+		return j.GetAction() + " --at " + instantText(j.GetDue())
+	case j.GetForce():
+		return j.GetAction() + " --force"
 	}
-	return text
+	return j.GetAction()
 }
 
-func matchedText(j *admin.Job) string {
-	text := fmt.Sprint(j.Matched)
-	if j.State == admin.JobCounted && !j.MatchedExact {
+func matchedText(j *kinesinv1.Job) string {
+	text := strconv.FormatInt(j.GetMatched(), 10)
+	if stateOf(j) == admin.JobCounted && !j.GetMatchedExact() {
 		text = "about " + text
 	}
 	return text
 }
 
-func printJobTasks(w io.Writer, j *admin.Job) error {
-	if len(j.Sample) > 0 {
+func printJobTasks(w io.Writer, j *kinesinv1.Job) error {
+	if len(j.GetSample()) > 0 {
 		fmt.Fprintln(w, "\nSome of them:")
 		row := listTable(w, true, false)
-		for i := range j.Sample {
-			if err := row(&j.Sample[i]); err != nil {
+		for _, t := range j.GetSample() {
+			if err := row(t); err != nil {
 				return err
 			}
 		}
 	}
-	if len(j.Nominals) > 0 {
+	if nominals := j.GetBackfill().GetSample(); len(nominals) > 0 {
 		fmt.Fprintln(w, "\nThe first nominal times:")
-		for _, at := range j.Nominals {
-			if _, err := fmt.Fprintln(w, timeText(at)); err != nil {
+		for _, at := range nominals {
+			if _, err := fmt.Fprintln(w, instantText(at)); err != nil {
 				return err
 			}
 		}
 	}
-	if len(j.Refused) > 0 {
+	if len(j.GetRefused()) > 0 {
 		fmt.Fprintln(w, "\nRefused:")
-		for _, r := range j.Refused {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", r.ID, r.Text); err != nil {
+		for _, r := range j.GetRefused() {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", r.GetId(), r.GetText()); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// jobObject is a job in JSON.
-type jobObject struct {
-	ID        string           `json:"id,omitempty"`
-	Action    string           `json:"action"`
-	Where     string           `json:"where,omitempty"`
-	All       bool             `json:"all,omitempty"`
-	State     admin.JobState   `json:"state"`
-	Pace      int              `json:"pace,omitempty"`
-	By        string           `json:"by,omitempty"`
-	Spread    string           `json:"spread,omitempty"`
-	Due       string           `json:"due,omitempty"`
-	Force     bool             `json:"force,omitempty"`
-	Created   string           `json:"created,omitempty"`
-	Ended     string           `json:"ended,omitempty"`
-	CreatedBy string           `json:"created_by,omitempty"`
-	Matched   int64            `json:"matched"`
-	Exact     bool             `json:"matched_exact"`
-	Examined  int64            `json:"examined"`
-	Outcomes  map[string]int64 `json:"outcomes"`
-	Refused   []refusedObject  `json:"refused,omitempty"`
-	Sample    []taskObject     `json:"sample,omitempty"`
-	Cost      string           `json:"cost,omitempty"`
-	Problem   string           `json:"problem,omitempty"`
-	Backfill  *backfillObject  `json:"backfill,omitempty"`
-	Group     string           `json:"group,omitempty"`
-}
-
-type refusedObject struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
-}
-
-func jobObjectOf(j *admin.Job) jobObject {
-	o := jobObject{
-		ID: j.ID, Action: string(j.Action), Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Due: timeText(j.Due), Force: j.Force,
-		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.MatchedExact, Examined: j.Examined,
-		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j), Group: j.Group,
-	}
-	if o.Outcomes == nil {
-		o.Outcomes = map[string]int64{}
-	}
-	if j.By != 0 {
-		o.By = formatDuration(j.By)
-	}
-	if j.Spread != 0 {
-		o.Spread = formatDuration(j.Spread)
-	}
-	for _, r := range j.Refused {
-		o.Refused = append(o.Refused, refusedObject{string(r.ID), r.Text})
-	}
-	for i := range j.Sample {
-		o.Sample = append(o.Sample, objectOf(&j.Sample[i]))
-	}
-	return o
 }
 
 // setCommand is a command that changes only sets.

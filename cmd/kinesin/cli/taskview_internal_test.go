@@ -3,15 +3,15 @@ package cli
 import (
 	"testing"
 
-	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 func TestWhatHasEndedDoesNotRunAlone(t *testing.T) {
-	for want, o := range map[string]taskObject{
-		"enqueued, suspected of killing its worker: runs alone": {State: sdk.StateEnqueued, Suspect: true},
-		"dead, suspected of killing its worker":                 {State: sdk.StateDead, Suspect: true, Ended: "2027-01-31T09:00:00Z"},
+	for want, task := range map[string]*kinesinv1.Task{
+		"enqueued, suspected of killing its worker: runs alone": {State: "enqueued", Suspect: true},
+		"dead, suspected of killing its worker":                 {State: "dead", Suspect: true, Ended: 1},
 	} {
-		if got := o.stateText(); got != want {
+		if got := taskStateText(task); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -2,15 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -32,70 +28,21 @@ To manage tokens one needs admin:*. docs/security.md describes verbs, and identi
 			Short: "End the token of an identity",
 			Long: `Ends the token of an identity. Within 5 s every server refuses calls with it and ends its streams. A worker's lease gets no more
 heartbeats then; its tasks start elsewhere when the lease is over, since the worker may still run them.`,
-		}, func(ctx context.Context, _ *sdk.Client, name string) (o tokenObject, err error) {
-			return o, a.withAccess(func(access kinesinv1connect.AccessServiceClient) error {
-				r, err := access.RevokeToken(ctx, &kinesinv1.RevokeTokenRequest{Name: name})
-				if err == nil {
-					o = tokenObjectOf(r.GetToken())
-				}
-				return err
-			})
+		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.Token, error) {
+			r, err := ask(ctx, c, "revoke token", c.Access.RevokeToken, &kinesinv1.RevokeTokenRequest{Name: name})
+			return r.GetToken(), err
 		}))
 }
 
-// callingAccess completes a command that calls the AccessService.
-func (a *app) callingAccess(c *cobra.Command, act func(ctx context.Context, access kinesinv1connect.AccessServiceClient, args []string) error) *cobra.Command {
-	return a.calling(c, func(ctx context.Context, _ *sdk.Client, args []string) error {
-		return a.withAccess(func(access kinesinv1connect.AccessServiceClient) error { return act(ctx, access, args) })
-	})
-}
-
-// withAccess calls f with a client of the AccessService.
-func (a *app) withAccess(f func(access kinesinv1connect.AccessServiceClient) error) error {
-	clients, err := a.connections()
-	if err != nil {
-		return err
-	}
-	defer clients.CloseIdle()
-	err = f(kinesinv1connect.NewAccessServiceClient(clients.Calls, clients.Base, api.ClientOptions()...))
-	if _, called := errors.AsType[*connect.Error](err); called {
-		return api.FromWire(err)
-	}
-	return err
-}
-
-// tokenObject is a token in JSON.
-type tokenObject struct {
-	Name      string   `json:"name"`
-	State     string   `json:"state"`
-	Grants    []string `json:"grants"`
-	Created   string   `json:"created"`
-	CreatedBy string   `json:"created_by"`
-	Expires   string   `json:"expires,omitempty"`
-	Revoked   string   `json:"revoked,omitempty"`
-	Token     string   `json:"token,omitempty"` // of create only
-}
-
-func tokenObjectOf(t *kinesinv1.Token) tokenObject {
-	o := tokenObject{
-		Name: t.GetName(), State: "active", Grants: t.GetGrants(), Created: microsText(t.GetCreated()), CreatedBy: t.GetCreatedBy(),
-		Expires: microsText(t.GetExpires()), Revoked: microsText(t.GetRevoked()),
-	}
+// tokenState says whether servers accept a token.
+func tokenState(t *kinesinv1.Token) string {
 	switch {
 	case t.GetRevoked() != 0:
-		o.State = "revoked"
+		return outcomeRevoked
 	case t.GetExpires() != 0 && time.Now().UnixMicro() >= t.GetExpires():
-		o.State = "expired"
+		return "expired"
 	}
-	return o
-}
-
-// microsText returns a time of the wire; empty for 0.
-func microsText(micros int64) string {
-	if micros == 0 {
-		return ""
-	}
-	return timeText(time.UnixMicro(micros))
+	return "active"
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
@@ -117,19 +64,18 @@ A name exists once: revoke the token of a name before another one is made for it
 	}
 	c.Flags().StringArrayVar(&grants, "grant", nil, "`GRANT` of the identity, such as 'schedule:mail-*'; may be repeated")
 	c.Flags().Var(durationValue{d: &lifetime, min: tokens.LifetimeMin}, "expires", "how long the token is accepted; for ever when not set")
-	return a.callingAccess(c, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, args []string) error {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		if err := access.CheckName(args[0]); err != nil {
 			return usagef("%v", err)
 		}
 		if _, err := access.ParseGrants(grants); err != nil {
 			return usagef("--grant: %v", err)
 		}
-		r, err := client.CreateToken(ctx, &kinesinv1.CreateTokenRequest{Name: args[0], Grants: grants, Lifetime: lifetime.Microseconds()})
+		c := over(k)
+		r, err := ask(ctx, c, "create token", c.Access.CreateToken, &kinesinv1.CreateTokenRequest{Name: args[0], Grants: grants, Lifetime: lifetime.Microseconds()})
 		if err != nil {
 			return err
 		}
-		o := tokenObjectOf(r.GetToken())
-		o.Token = r.GetSecret()
-		return a.print(o, "%s", r.GetSecret())
+		return a.print(r, "%s", r.GetSecret())
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -41,18 +42,15 @@ Without a terminal, or with -o json, it prints that once.`,
 	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		if a.json() || !isTerminal(a.stdout) {
-			seen, err := topLook(ctx, k)
+			seen, err := topLook(ctx, over(k))
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				return printJSON(a.Stdout, topObjectOf(&seen))
-			}
 			m := topModel{seen: seen, columns: topColumnsMin, at: time.Now()}
-			return a.printLine(m.text(len(seen.Lambdas)))
+			return a.print(seen, "%s", m.text(len(seen.GetLambdas())))
 		}
 		a.line.end()
-		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
+		m := topModel{ctx: ctx, calls: over(k), every: every, columns: topColumnsMin, lines: topRowsMin}
 		_, err := tea.NewProgram(&m, tea.WithContext(ctx), tea.WithOutput(a.stdout)).Run()
 		if ctx.Err() == nil {
 			return cmp.Or(m.fatal, err)
@@ -62,70 +60,58 @@ Without a terminal, or with -o json, it prints that once.`,
 }
 
 // topLook reads what is shown.
-func topLook(ctx context.Context, k *sdk.Client) (admin.Overview, error) {
-	seen, err := admin.New(k).Overview(ctx)
+func topLook(ctx context.Context, c *calls) (*kinesinv1.StatsResponse, error) {
+	seen, err := askSet(ctx, c, "overview", c.Tasks.Stats, &kinesinv1.StatsRequest{Overview: true})
 	if err != nil {
-		return seen, err
+		return nil, err
 	}
-	rows := seen.Lambdas
-	for i := range rows {
-		rows[i].Workers, rows[i].Due = -1, -1
-	}
+	rows := seen.GetLambdas()
 	topOrder(rows, 'l')
-	for i := range min(len(rows), topWorkersMax) {
-		if live, err := admin.New(k).Lambdas.Live(ctx, rows[i].Lambda, admin.LambdaLiveOptions{}); err == nil && live.Live != nil {
-			rows[i].Workers, rows[i].HeldBy = live.Live.Workers, live.Live.HeldBy
+	for _, s := range rows[:min(len(rows), topWorkersMax)] {
+		r, err := askSet(ctx, c, "get lambda", c.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: s.GetLambda(), Live: true})
+		if live := r.GetLambda().GetLive(); err == nil && live != nil {
+			s.Workers, s.HeldBy = live.Workers, live.GetHeldBy() //nolint:protogetter // workers that are not known stay so
 		}
 	}
 	return seen, nil
 }
 
 // topOrder sorts by lateness (l), name (n), what waits (w) or failures (f).
-func topOrder(rows []admin.LambdaStats, by rune) {
-	slices.SortStableFunc(rows, func(a, b admin.LambdaStats) int {
+func topOrder(rows []*kinesinv1.LambdaStats, by rune) {
+	slices.SortStableFunc(rows, func(a, b *kinesinv1.LambdaStats) int {
 		order := 0
 		switch by {
 		case 'l':
-			order = cmp.Or(cmp.Compare(b.LatenessP99, a.LatenessP99), compareDue(a.OldestDue, b.OldestDue))
+			order = cmp.Or(cmp.Compare(b.GetLatenessP99(), a.GetLatenessP99()), compareDue(a.GetOldestDue(), b.GetOldestDue()))
 		case 'w':
-			order = cmp.Compare(topWaits(&b), topWaits(&a))
+			order = cmp.Compare(topWaits(b), topWaits(a))
 		case 'f':
-			order = cmp.Compare(b.FailedPerSecond, a.FailedPerSecond)
+			order = cmp.Compare(b.GetFailedPerSecond(), a.GetFailedPerSecond())
 		}
-		return cmp.Or(order, cmp.Compare(a.Lambda, b.Lambda))
+		return cmp.Or(order, cmp.Compare(a.GetLambda(), b.GetLambda()))
 	})
 }
 
 // compareDue puts the time that is longest ago first, and none last.
-func compareDue(a, b time.Time) int {
-	switch {
-	case a.IsZero() && b.IsZero():
-		return 0
-	case a.IsZero():
-		return 1
-	case b.IsZero():
-		return -1
-	}
-	return a.Compare(b)
+func compareDue(a, b int64) int { return cmp.Compare(uint64(a-1), uint64(b-1)) }
+
+func topWaits(s *kinesinv1.LambdaStats) int64 {
+	return tasksIn(s, sdk.StateScheduled, sdk.StateEnqueued, sdk.StateAccepted)
 }
 
-func topWaits(s *admin.LambdaStats) int64 {
-	return s.Tasks[sdk.StateScheduled] + s.Tasks[sdk.StateEnqueued] + s.Tasks[sdk.StateAccepted]
-}
-
-func topRuns(s *admin.LambdaStats) int64 {
-	return s.Tasks[sdk.StateClaimed] + s.Tasks[sdk.StateProcessing]
+func topRuns(s *kinesinv1.LambdaStats) int64 {
+	return tasksIn(s, sdk.StateClaimed, sdk.StateProcessing)
 }
 
 const topKeys = "q ends; arrows scroll; l lateness, n name, w what waits, f failures first"
 
 // topModel is the state of the screen.
 type topModel struct {
-	ctx    context.Context //nolint:containedctx // of the program that the model belongs to
-	client *sdk.Client
-	every  time.Duration
+	ctx   context.Context //nolint:containedctx // of the program that the model belongs to
+	calls *calls
+	every time.Duration
 
-	seen           admin.Overview
+	seen           *kinesinv1.StatsResponse
 	at             time.Time // of seen
 	failed         error     // the last look
 	fatal          error     // the first one failed
@@ -136,7 +122,7 @@ type topModel struct {
 
 type (
 	topLooked struct {
-		seen admin.Overview
+		seen *kinesinv1.StatsResponse
 		err  error
 	}
 	topTick struct{}
@@ -146,7 +132,7 @@ type (
 func (m *topModel) Init() tea.Cmd { return m.look }
 
 func (m *topModel) look() tea.Msg {
-	seen, err := topLook(m.ctx, m.client)
+	seen, err := topLook(m.ctx, m.calls)
 	return topLooked{seen, err}
 }
 
@@ -166,7 +152,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		if m.failed = msg.err; msg.err == nil {
 			m.seen, m.at = msg.seen, time.Now()
-			topOrder(m.seen.Lambdas, cmp.Or(m.order, 'l'))
+			topOrder(m.seen.GetLambdas(), cmp.Or(m.order, 'l'))
 		}
 		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return topTick{} })
 	}
@@ -180,7 +166,7 @@ func (m *topModel) pressed(key string) tea.Cmd {
 		return tea.Quit
 	case "l", "n", "w", "f":
 		m.order = rune(key[0])
-		topOrder(m.seen.Lambdas, m.order)
+		topOrder(m.seen.GetLambdas(), m.order)
 	case "down", "j":
 		m.first++
 	case "up", "k":
@@ -190,12 +176,12 @@ func (m *topModel) pressed(key string) tea.Cmd {
 	case "pgup":
 		m.first -= m.room()
 	}
-	m.first = max(0, min(m.first, len(m.seen.Lambdas)-m.room()))
+	m.first = max(0, min(m.first, len(m.seen.GetLambdas())-m.room()))
 	return nil
 }
 
 // room returns how many lambdas fit.
-func (m *topModel) room() int { return m.lines - len(topHead(&m.seen)) - 3 }
+func (m *topModel) room() int { return m.lines - len(topHead(m.seen)) - 3 }
 
 // View draws the screen.
 func (m *topModel) View() tea.View {
@@ -206,15 +192,15 @@ func (m *topModel) View() tea.View {
 
 // text draws so many lambdas. No line is wider than the terminal.
 func (m *topModel) text(most int) string {
-	lines := append(topHead(&m.seen), "", topLine("LAMBDA", "P99", "OLDEST", "START/S", "END/S", "FAIL/S", "WAIT", "RUN", "WORK", "HELD BY", m.columns))
-	last := min(len(m.seen.Lambdas), m.first+most)
+	lines := append(topHead(m.seen), "", topLine("LAMBDA", "P99", "OLDEST", "START/S", "END/S", "FAIL/S", "WAIT", "RUN", "WORK", "HELD BY", m.columns))
+	last := min(len(m.seen.GetLambdas()), m.first+most)
 	for i := min(m.first, last); i < last; i++ {
-		lines = append(lines, m.line(&m.seen.Lambdas[i]))
+		lines = append(lines, m.line(m.seen.GetLambdas()[i]))
 	}
 	switch {
 	case m.failed != nil:
 		lines = append(lines, "cannot read: "+m.failed.Error())
-	case len(m.seen.Lambdas) == 0 && !m.at.IsZero():
+	case len(m.seen.GetLambdas()) == 0 && !m.at.IsZero():
 		lines = append(lines, "there are no lambdas yet: kinesin lambda create NAME")
 	case m.at.IsZero():
 		lines = append(lines, "reading …")
@@ -227,22 +213,22 @@ func (m *topModel) text(most int) string {
 	return strings.Join(lines, "\n")
 }
 
-func (m *topModel) line(s *admin.LambdaStats) string {
+func (m *topModel) line(s *kinesinv1.LambdaStats) string {
 	oldest, workers := "-", "-"
-	if !s.OldestDue.IsZero() && m.at.After(s.OldestDue) {
-		oldest = topDuration(m.at.Sub(s.OldestDue))
+	if due := time.UnixMicro(s.GetOldestDue()); s.GetOldestDue() != 0 && m.at.After(due) {
+		oldest = topDuration(m.at.Sub(due))
 	}
-	if s.Workers >= 0 {
-		workers = strconv.Itoa(s.Workers)
+	if s.Workers != nil {
+		workers = strconv.FormatInt(s.GetWorkers(), 10)
 	}
 	var held []string
-	for _, h := range s.HeldBy {
-		if !slices.Contains(held, h.Reason) {
-			held = append(held, h.Reason)
+	for _, h := range s.GetHeldBy() {
+		if !slices.Contains(held, h.GetReason()) {
+			held = append(held, h.GetReason())
 		}
 	}
-	return topLine(s.Lambda, topDuration(s.LatenessP99), oldest, topRate(s.StartedPerSecond), topRate(s.EndedPerSecond), topRate(s.FailedPerSecond),
-		topCount(topWaits(s)), topCount(topRuns(s)), workers, cmp.Or(strings.Join(held, ", "), "-"), m.columns)
+	return topLine(s.GetLambda(), topDuration(task.Micros(s.GetLatenessP99())), oldest, topRate(s.GetStartedPerSecond()), topRate(s.GetEndedPerSecond()),
+		topRate(s.GetFailedPerSecond()), topCount(topWaits(s)), topCount(topRuns(s)), workers, cmp.Or(strings.Join(held, ", "), "-"), m.columns)
 }
 
 // topLine lays out a line. The name gets the columns that the terminal has beyond 80.

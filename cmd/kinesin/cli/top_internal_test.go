@@ -10,19 +10,18 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // On the smallest screen nothing is wider or longer than that, whatever the lambdas are called.
 func TestTopFitsTheScreen(t *testing.T) {
 	m := &topModel{every: time.Second, columns: topColumnsMin, lines: topRowsMin}
-	var rows []admin.LambdaStats
+	var rows []*kinesinv1.LambdaStats
 	for n := range 60 {
-		rows = append(rows, admin.LambdaStats{
-			Lambda: fmt.Sprintf("a-lambda-with-a-long-name-%02d", n), StartedPerSecond: 123456.7, EndedPerSecond: 0.25, FailedPerSecond: 99.99, LatenessP99: time.Duration(n) * time.Second,
-			OldestDue: time.Now().Add(-100 * time.Hour), Tasks: map[sdk.State]int64{sdk.StateScheduled: 123456789, sdk.StateProcessing: 99999}, Workers: n - 1, DeadHour: 1, DeadDay: 10,
-			HeldBy: []admin.HeldBy{{Reason: "gate"}, {Reason: "retry budget"}, {Reason: "gate"}},
+		rows = append(rows, &kinesinv1.LambdaStats{
+			Lambda: fmt.Sprintf("a-lambda-with-a-long-name-%02d", n), StartedPerSecond: 123456.7, EndedPerSecond: 0.25, FailedPerSecond: 99.99, LatenessP99: int64(n) * 1e6,
+			OldestDue: time.Now().Add(-100 * time.Hour).UnixMicro(), Tasks: map[string]int64{"scheduled": 123456789, "processing": 99999}, Workers: new(int64(n)), DeadHour: 1, DeadDay: 10,
+			HeldBy: []*kinesinv1.HeldBy{{Reason: "gate"}, {Reason: "retry budget"}, {Reason: "gate"}},
 		})
 	}
 	rows[59].Lambda = "evil\x1b[2J"
@@ -57,46 +56,47 @@ func TestTopFitsTheScreen(t *testing.T) {
 }
 
 // fullOverview has the longest texts of each line.
-func fullOverview(rows []admin.LambdaStats) admin.Overview {
-	o := admin.Overview{Lambdas: rows, Due: []admin.DueSoon{
-		{Within: 5 * time.Minute, Tasks: 12345},
-		{Within: 15 * time.Minute, Tasks: 12345, Error: 300},
-		{Within: time.Hour, Tasks: 45e6, AtLeast: true},
-		{Within: 24 * time.Hour, Tasks: 999e6, AtLeast: true},
-	}, Installation: &admin.Installation{Workers: 12345, Servers: 123, Partitions: 123456, UnownedPartitions: 7, StoreFull: true, NotReady: "draining"}}
+func fullOverview(rows []*kinesinv1.LambdaStats) *kinesinv1.StatsResponse {
+	micros := time.Duration.Microseconds
+	o := &kinesinv1.Overview{Due: []*kinesinv1.DueSoon{
+		{Within: micros(5 * time.Minute), Tasks: 12345},
+		{Within: micros(15 * time.Minute), Tasks: 12345, Error: 300},
+		{Within: micros(time.Hour), Tasks: 45e6, AtLeast: true},
+		{Within: micros(24 * time.Hour), Tasks: 999e6, AtLeast: true},
+	}, Installation: &kinesinv1.Installation{Workers: 12345, Servers: 123, Partitions: 123456, UnownedPartitions: 7, StoreFull: true, NotReady: "draining"}}
 	for _, asked := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
-		o.Windows = append(o.Windows, admin.OverviewWindow{
-			Asked: asked, StartedPerSecond: 1, EndedPerSecond: map[sdk.State]float64{sdk.StateDead: 2.5, sdk.StateSuccess: 123456},
-			LatenessP50: 999 * time.Millisecond, LatenessP95: 59_900 * time.Millisecond, LatenessP99: 119 * time.Minute,
+		o.Windows = append(o.Windows, &kinesinv1.OverviewWindow{
+			Asked: micros(asked), StartedPerSecond: 1, EndedPerSecond: map[string]float64{"dead": 2.5, "success": 123456},
+			LatenessP50: micros(999 * time.Millisecond), LatenessP95: micros(59_900 * time.Millisecond), LatenessP99: micros(119 * time.Minute),
 		})
 	}
-	return o
+	return &kinesinv1.StatsResponse{Lambdas: rows, Overview: o}
 }
 
 // A figure that one may not see, or that an older server does not tell, has no line.
 func TestTopHeadOfLittle(t *testing.T) {
-	if lines := topHead(&admin.Overview{}); len(lines) != 3 || lines[2] != "due in  not known for now" {
+	if lines := topHead(&kinesinv1.StatsResponse{}); len(lines) != 3 || lines[2] != "due in  not known for now" {
 		t.Errorf("%q", lines)
 	}
-	if line := topInstallation(&admin.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {
+	if line := topInstallation(&kinesinv1.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {
 		t.Error(line)
 	}
 }
 
 func TestTopKeys(t *testing.T) {
 	m := &topModel{every: time.Second, columns: topColumnsMin, lines: topRowsMin}
-	var rows []admin.LambdaStats
+	var rows []*kinesinv1.LambdaStats
 	for n := range 40 {
-		rows = append(rows, admin.LambdaStats{Lambda: fmt.Sprintf("l%02d", n), FailedPerSecond: float64(n), Workers: -1})
+		rows = append(rows, &kinesinv1.LambdaStats{Lambda: fmt.Sprintf("l%02d", n), FailedPerSecond: float64(n)})
 	}
-	m.Update(topLooked{seen: admin.Overview{Lambdas: rows}})
+	m.Update(topLooked{seen: &kinesinv1.StatsResponse{Lambdas: rows}})
 	press := func(key rune, code rune) tea.Cmd {
 		_, next := m.Update(tea.KeyPressMsg{Text: string(key), Code: code})
 		return next
 	}
 	press('f', 'f')
-	if m.seen.Lambdas[0].Lambda != "l39" {
-		t.Errorf("by failures: %s", m.seen.Lambdas[0].Lambda)
+	if m.seen.GetLambdas()[0].GetLambda() != "l39" {
+		t.Errorf("by failures: %s", m.seen.GetLambdas()[0].GetLambda())
 	}
 	press('n', 'n')
 	for range 100 {

@@ -20,13 +20,15 @@ func TestTopWithoutATerminal(t *testing.T) {
 		t.Error(text)
 	}
 	var seen struct {
-		Windows []map[string]any `json:"windows"`
-		Due     []struct {
-			Within float64 `json:"within_seconds"`
-			Tasks  int64   `json:"tasks"`
-		} `json:"due"`
-		Installation map[string]any   `json:"installation"`
-		Lambdas      []map[string]any `json:"lambdas"`
+		Lambdas  []map[string]any `json:"lambdas"`
+		Overview struct {
+			Windows []map[string]any `json:"windows"`
+			Due     []struct {
+				Within string `json:"within"`
+				Tasks  int64  `json:"tasks"`
+			} `json:"due"`
+			Installation map[string]any `json:"installation"`
+		} `json:"overview"`
 	}
 	if err := json.Unmarshal([]byte(s.must("top", "-o", "json")), &seen); err != nil {
 		t.Fatal(err)
@@ -34,7 +36,8 @@ func TestTopWithoutATerminal(t *testing.T) {
 	if all := seen.Lambdas; len(all) != 1 || all[0]["lambda"] != "mail" || all[0]["workers"] != 0.0 {
 		t.Errorf("%v", all)
 	}
-	if len(seen.Windows) != 3 || seen.Windows[0]["asked_seconds"] != 60.0 || len(seen.Due) != 4 || seen.Due[2].Within != 3600 || seen.Due[2].Tasks != 1 || seen.Installation["store_full"] != false {
+	o := seen.Overview
+	if len(o.Windows) != 3 || o.Windows[0]["asked"] != "1m" || len(o.Due) != 4 || o.Due[2].Within != "1h" || o.Due[2].Tasks != 1 || o.Installation["store_full"] != false {
 		t.Errorf("%+v", seen)
 	}
 }

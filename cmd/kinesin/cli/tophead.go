@@ -8,65 +8,65 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // topHead returns the lines above the lambdas: rates, lateness, what will be due, and the state of the
 // installation, as far as the caller may see them.
-func topHead(o *admin.Overview) []string {
+func topHead(seen *kinesinv1.StatsResponse) []string {
 	var started, ended, failed float64
 	var waits, runs, deadHour, deadDay int64
-	for i := range o.Lambdas {
-		s := &o.Lambdas[i]
-		started, ended, failed = started+s.StartedPerSecond, ended+s.EndedPerSecond, failed+s.FailedPerSecond
+	for _, s := range seen.GetLambdas() {
+		started, ended, failed = started+s.GetStartedPerSecond(), ended+s.GetEndedPerSecond(), failed+s.GetFailedPerSecond()
 		waits, runs = waits+topWaits(s), runs+topRuns(s)
-		deadHour, deadDay = deadHour+s.DeadHour, deadDay+s.DeadDay
+		deadHour, deadDay = deadHour+s.GetDeadHour(), deadDay+s.GetDeadDay()
 	}
 	lines := []string{
-		fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(o.Lambdas),
+		fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(seen.GetLambdas()),
 			topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs)),
 		fmt.Sprintf("dead  1h %d  1d %d", deadHour, deadDay),
 	}
-	if len(o.Windows) > 0 {
+	o := seen.GetOverview()
+	if len(o.GetWindows()) > 0 {
 		late := []string{"late p50/95/99"}
-		for i := range o.Windows {
-			w := &o.Windows[i]
-			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.LatenessP50), topLate(w, w.LatenessP95), topLate(w, w.LatenessP99)))
+		for _, w := range o.GetWindows() {
+			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.GetAsked()), topLate(w, w.GetLatenessP50()), topLate(w, w.GetLatenessP95()), topLate(w, w.GetLatenessP99())))
 		}
-		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].EndedPerSecond))
+		lines = append(lines, strings.Join(late, "  "), topEnded(o.GetWindows()[0].GetEndedPerSecond()))
 	}
-	lines = append(lines, topDue(o.Due))
-	if o.Installation != nil {
-		lines = append(lines, topInstallation(o.Installation))
+	lines = append(lines, topDue(o.GetDue()))
+	if o.GetInstallation() != nil {
+		lines = append(lines, topInstallation(o.GetInstallation()))
 	}
 	return lines
 }
 
-func topLate(w *admin.OverviewWindow, late time.Duration) string {
-	if w.StartedPerSecond == 0 {
+func topLate(w *kinesinv1.OverviewWindow, late int64) string {
+	if w.GetStartedPerSecond() == 0 {
 		return "-"
 	}
-	return cmp.Or(strings.TrimPrefix(topDuration(late), "-"), "0")
+	return cmp.Or(strings.TrimPrefix(topDuration(task.Micros(late)), "-"), "0")
 }
 
 // topSpan is a whole number of minutes, hours or one day.
-func topSpan(d time.Duration) string {
-	switch {
+func topSpan(micros int64) string {
+	switch d := task.Micros(micros); {
 	case d >= 24*time.Hour:
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	case d >= time.Hour:
 		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
 	}
-	return fmt.Sprintf("%dm", int(d.Minutes()))
 }
 
 // topEnded shows how tasks ended in the last minute, most first.
-func topEnded(ended map[sdk.State]float64) string {
-	states := slices.SortedFunc(maps.Keys(ended), func(a, b sdk.State) int { return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b)) })
+func topEnded(ended map[string]float64) string {
+	states := slices.SortedFunc(maps.Keys(ended), func(a, b string) int { return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b)) })
 	facts := []string{"ended/s"}
 	for _, state := range states {
-		facts = append(facts, string(state)+" "+topRate(ended[state]))
+		facts = append(facts, state+" "+topRate(ended[state]))
 	}
 	if len(states) == 0 {
 		facts = append(facts, "none in the last minute")
@@ -74,17 +74,17 @@ func topEnded(ended map[sdk.State]float64) string {
 	return strings.Join(facts, "  ")
 }
 
-func topDue(due []admin.DueSoon) string {
+func topDue(due []*kinesinv1.DueSoon) string {
 	facts := []string{"due in"}
 	for _, d := range due {
-		count := topCount(d.Tasks)
+		count := topCount(d.GetTasks())
 		switch {
-		case d.AtLeast:
+		case d.GetAtLeast():
 			count = "≥" + count
-		case d.Error > 0:
-			count += "±" + topCount(d.Error)
+		case d.GetError() > 0:
+			count += "±" + topCount(d.GetError())
 		}
-		facts = append(facts, topSpan(d.Within)+" "+count)
+		facts = append(facts, topSpan(d.GetWithin())+" "+count)
 	}
 	if len(due) == 0 {
 		facts = append(facts, "not known for now")
@@ -93,21 +93,21 @@ func topDue(due []admin.DueSoon) string {
 }
 
 // topInstallation says first what is wrong.
-func topInstallation(i *admin.Installation) string {
+func topInstallation(i *kinesinv1.Installation) string {
 	store := "takes tasks"
 	switch {
-	case i.StoreFull:
+	case i.GetStoreFull():
 		store = "FULL, takes no new tasks"
-	case i.StoreDamaged:
+	case i.GetStoreDamaged():
 		store = "DAMAGED files"
 	}
 	owner := "none without an owner"
-	if i.UnownedPartitions > 0 {
-		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.UnownedPartitions)
+	if i.GetUnownedPartitions() > 0 {
+		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.GetUnownedPartitions())
 	}
-	line := fmt.Sprintf("store %s  %s of %d partitions  workers %d  servers %d", store, owner, i.Partitions, i.Workers, i.Servers)
-	if i.NotReady != "" {
-		line = "NOT READY: " + i.NotReady + "  " + line
+	line := fmt.Sprintf("store %s  %s of %d partitions  workers %d  servers %d", store, owner, i.GetPartitions(), i.GetWorkers(), i.GetServers())
+	if i.GetNotReady() != "" {
+		line = "NOT READY: " + i.GetNotReady() + "  " + line
 	}
 	return line
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,7 @@ timeout, after printing the latest states. A restart of the server does not inte
 		if err != nil {
 			return err
 		}
-		failed := a.printStates(ids, all)
+		failed := a.printStates(over(k), ids, all)
 		if err := notSuccessful(all, timeout, timedOut); err != nil {
 			return err
 		}
@@ -64,15 +63,15 @@ func isNearlyOver(ctx context.Context) bool {
 	return bounded && clock.Until(clock.Real(), deadline) < waitSlack
 }
 
-func (a *app) printStates(ids []string, all []sdk.GetResult) error {
+func (a *app) printStates(c *calls, ids []string, all []sdk.GetResult) error {
 	if a.json() {
-		return a.printTasks(ids, all, false)
+		return a.printTasks(c, ids, all, false)
 	}
 	out := a.results(len(ids) > 1)
 	for i := range all {
-		o := objectOf(&all[i].Task)
 		state := func() error {
-			return a.printLine(strings.TrimRight(string(cmp.Or(all[i].Task.ID, sdk.ID(ids[i])))+" "+o.State.String()+" "+o.resultText(), " "))
+			t := c.Task(&all[i])
+			return a.printLine(strings.TrimRight(t.GetId()+" "+t.GetState()+" "+resultText(t), " "))
 		}
 		if err := out.add(ids[i], all[i].Err, nil, state); err != nil {
 			return err
