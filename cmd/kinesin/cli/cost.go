@@ -27,7 +27,7 @@ type costFlags struct {
 func (a *app) costCommand() *cobra.Command {
 	f := costFlags{Load: cost.Load{
 		Mode: cost.Managed, Rate: 100, ScheduledShare: 1, PayloadBytes: 200, TasksPerRequest: 10,
-		Wait: day, Retention: 7*day, Servers: 3, Workers: 10, Queues: 1, Partitions: 12, Utilization: 0.7,
+		Wait: day, Retention: 7 * day, Servers: 3, Workers: 10, Queues: 1, Partitions: 12, Utilization: 0.7,
 	}}
 	c := &cobra.Command{
 		Use:   "cost",
