@@ -383,6 +383,31 @@ func (f *field) want() string {
 	return "a whole number that is not negative"
 }
 
+// SetText sets the field of that name to what a text says, which is a part of a path or behind it.
+func SetText(m proto.Message, name, text string) error {
+	o := objectOf(m.ProtoReflect(), "")
+	f, of, known := o.member(name)
+	if !known || f.IsList() || f.IsMap() || f.inside != nil {
+		return fmt.Errorf("%s has no field %q that a text sets", m.ProtoReflect().Descriptor().FullName(), name)
+	}
+	if f.Kind() == protoreflect.StringKind {
+		of.Set(f.FieldDescriptor, protoreflect.ValueOfString(text))
+		return nil
+	}
+	raw := AppendValue(nil, text)
+	if isNumber(*f.field) {
+		raw = []byte(text)
+	}
+	v, err := f.read(raw)
+	if err != nil && isNumber(*f.field) {
+		err = fmt.Errorf("%q is not %s", text, f.want())
+	}
+	if err == nil {
+		of.Set(f.FieldDescriptor, v)
+	}
+	return err
+}
+
 // ReadInstant reads a JSON text as ParseInstant does.
 func ReadInstant(raw []byte) (micros int64, err error) {
 	var text string

@@ -89,7 +89,7 @@ func (c *call) parseQuery() (err error) {
 			return invalid("unknown parameter %q; allowed here: %s", name, c.route.queryNames())
 		case len(values) > 1:
 			return invalid("parameter %q is there %d times", name, len(values))
-		case values[0] == "" && c.route.query[known].kind != kindText:
+		case values[0] == "" && c.route.query[known].schema["type"] != "string":
 			return invalid("parameter %q is empty: leave it out", name)
 		}
 	}
@@ -141,18 +141,15 @@ func (c *call) flag(name string) (bool, error) {
 	}
 }
 
-// number returns a parameter that is a whole number from 1 to most; 0 when it is not there.
-func (c *call) number(name string, most uint64) (uint32, error) { return c.numberFrom(1, name, most) }
-
-// numberFrom is number with another least value.
-func (c *call) numberFrom(least uint64, name string, most uint64) (uint32, error) {
+// number returns a parameter that is a whole number; 0 when it is not there.
+func (c *call) number(name string, most uint64) (uint32, error) {
 	text := c.query.Get(name)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n < least || n > most {
-		return 0, invalid("parameter %s: %q is not a whole number from %d to %d", name, text, least, most)
+	if err != nil || n > most {
+		return 0, invalid("parameter %s: %q is not a whole number from 0 to %d", name, text, most)
 	}
 	return uint32(n), nil
 }

@@ -16,7 +16,7 @@ import (
 
 // requestTypes returns the type of each request that is no message.
 func requestTypes() (types []reflect.Type) {
-	for _, r := range routes() {
+	for _, r := range routes(Services{}.withDefaults()) {
 		if r.request != nil && !reflect.PointerTo(r.request).Implements(reflect.TypeFor[proto.Message]()) {
 			types = append(types, r.request)
 		}

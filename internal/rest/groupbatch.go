@@ -20,11 +20,11 @@ type memberBatch struct {
 }
 
 func newMemberBatch(c *call) (batchKind, error) {
-	at, err := c.numberFrom(0, "at", task.GroupMembersMax)
+	at, err := c.number("at", task.GroupMembersMax)
 	if err != nil {
 		return nil, err
 	}
-	now, err := c.Groups.GetGroup(c.r.Context(), &kinesinv1.GetGroupRequest{Id: c.vars["id"]})
+	now, err := c.Groups.GetGroup(c.r.Context(), &kinesinv1.GetGroupRequest{Id: c.vars["group"]})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (b *memberBatch) schedule(k *chunk) error {
 		if left := int(b.had) - int(b.at); left > 0 { // an earlier call had added the first lines, and maybe in other parts
 			end = min(end, start+left)
 		}
-		response, err := b.Groups.AddMembers(b.r.Context(), &kinesinv1.AddMembersRequest{Group: b.vars["id"], At: b.at, Items: k.items[start:end]})
+		response, err := b.Groups.AddMembers(b.r.Context(), &kinesinv1.AddMembersRequest{Group: b.vars["group"], At: b.at, Items: k.items[start:end]})
 		if err == nil && len(response.GetIds()) != end-start {
 			err = errCount(len(response.GetIds()))
 		}

@@ -124,14 +124,11 @@ func parametersOf(r *route) []object {
 		}
 	}
 	for _, p := range r.query {
-		schema := object{"type": p.kind}
-		switch p.kind {
-		case kindDuration:
-			schema = object{"type": "string", "pattern": api.DurationPattern}
-		case kindNumber:
-			schema["minimum"] = 1
+		parameter := object{"name": p.name, "in": "query", "schema": p.schema}
+		if p.text != "" {
+			parameter["description"] = p.text
 		}
-		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.text, "schema": schema})
+		parameters = append(parameters, parameter)
 	}
 	if r.isConditional {
 		parameters = append(parameters, object{

@@ -79,7 +79,7 @@ type handler struct {
 // New returns the handler of all paths that begin with api.PlainPrefix. A call may do what the caller in its
 // context may.
 func New(services Services, hooks api.Hooks) http.Handler {
-	h := &handler{Services: services.withDefaults(), hooks: hooks, routes: routes()}
+	h := &handler{Services: services.withDefaults(), hooks: hooks, routes: routes(services.withDefaults())}
 	h.document = sync.OnceValues(func() ([]byte, error) { return describe(h.routes) })
 	return h
 }

@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -122,10 +125,47 @@ func TestTheDocumentNamesAllRoutes(t *testing.T) {
 	for _, id := range ids {
 		seen[id[1]] = true
 	}
-	if w.Code != http.StatusOK || len(seen) != len(routes()) || len(ids) != len(routes()) {
-		t.Errorf("%d: %d operations with %d names, want %d", w.Code, len(ids), len(seen), len(routes()))
+	if w.Code != http.StatusOK || len(seen) != len(routes(Services{}.withDefaults())) || len(ids) != len(routes(Services{}.withDefaults())) {
+		t.Errorf("%d: %d operations with %d names, want %d", w.Code, len(ids), len(seen), len(routes(Services{}.withDefaults())))
 	}
 	if again := sendTo(t, New(Services{}, api.Hooks{}), "GET "+documentPath); again.Body.String() != w.Body.String() {
 		t.Error("another document the second time")
+	}
+}
+
+// Every procedure has a route, or says why it has none.
+func TestEveryProcedureIsServed(t *testing.T) {
+	const (
+		byHand   = "its route has a form of its own"
+		oneWorld = "an operator's, who has the command line and the SDK for it"
+		stream   = "a stream"
+	)
+	without := map[protoreflect.Name]string{
+		"Schedule": byHand, "Get": byHand, "Wait": byHand, "Cancel": byHand, "Reschedule": byHand, "Update": byHand, "Redrive": byHand,
+		"UpdateLambda": byHand, "AddMembers": byHand, "Register": byHand, "Claim": byHand, "SetResults": byHand, "Heartbeat": byHand, "Leave": byHand,
+		"Work": stream,
+	}
+	served := map[protoreflect.MessageDescriptor]bool{}
+	for _, r := range routes(Services{}.withDefaults()) {
+		if r.input != nil {
+			served[r.input] = true
+		}
+	}
+	for _, service := range api.Services() {
+		isOfOperators := slices.Contains([]protoreflect.Name{"AccessService", "BackupService", "InboundService", "KeyringService"}, service.Name())
+		for i := range service.Methods().Len() {
+			m := service.Methods().Get(i)
+			why := without[m.Name()]
+			delete(without, m.Name())
+			if isOfOperators {
+				why = oneWorld
+			}
+			if served[m.Input()] == (why != "") {
+				t.Errorf("%s: served is %t, and it has none because it is %q", m.FullName(), served[m.Input()], why)
+			}
+		}
+	}
+	for name := range without {
+		t.Errorf("there is no procedure %s", name)
 	}
 }

@@ -1,12 +1,18 @@
 package rest
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -18,24 +24,30 @@ type route struct {
 	query          []param
 	request        reflect.Type // nil: it has no body
 	response       reflect.Type
-	successes      []int
+	successes      []int // the second one: less was done than the first one says
 	failures       []int
 	batch          batchMaker // of a batch that it takes, too, see batch.go; nil: none
 	bodyIsOptional bool
-	isConditional  bool     // it takes If-Match
-	without        []string // fields of the request that the path says, or that are of other routes
+	isConditional  bool                           // it takes If-Match
+	without        []string                       // fields of the request that the path says, or that are of other routes
+	action         string                         // of the request, where the path says it
+	input          protoreflect.MessageDescriptor // of the procedure whose fields the path and the parameters are; nil: see serve
 	serve          func(c *call) (status int, answer any, err error)
 }
 
 // param is a parameter behind the path.
-type param struct{ name, kind, text string }
+type param struct {
+	name, text string
+	schema     object
+}
 
-// kinds of parameters.
-const (
-	kindText     = "string"
-	kindFlag     = "boolean"
-	kindNumber   = "integer"
-	kindDuration = "duration"
+// schemas of parameters that no field describes.
+var (
+	aText     = object{"type": "string"}                                 //nolint:gochecknoglobals // a schema
+	aFlag     = object{"type": "boolean"}                                //nolint:gochecknoglobals // a schema
+	aNumber   = object{"type": "integer", "minimum": 0}                  //nolint:gochecknoglobals // a schema
+	aSeq      = object{"type": "integer", "minimum": 1}                  //nolint:gochecknoglobals // a schema
+	aDuration = object{"type": "string", "pattern": api.DurationPattern} //nolint:gochecknoglobals // a schema
 )
 
 func (r *route) queryNames() string {
@@ -61,17 +73,27 @@ var everywhere = []int{ //nolint:gochecknoglobals // a table
 	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusNotImplemented, http.StatusServiceUnavailable,
 }
 
-// op makes a route of a function. Its types are those of the body and of the answer.
-func op[Request, Response any](method, path, id, summary string, serve func(*call, *Request) (int, *Response, error), options ...option) route {
-	r := route{
+func newRoute(method, path, id, summary string, response reflect.Type, options []option) *route {
+	r := &route{
 		method: method, path: path, segments: strings.Split(path, "/"), id: id, summary: summary,
-		response: reflect.TypeFor[Response](), successes: []int{http.StatusOK}, failures: slices.Clone(everywhere),
+		response: response, successes: []int{http.StatusOK}, failures: slices.Clone(everywhere),
 	}
-	if request := reflect.TypeFor[Request](); request != reflect.TypeFor[none]() {
-		r.request = request
+	for _, segment := range r.segments {
+		if name, isVar := variable(segment); isVar {
+			r.without = append(r.without, name)
+		}
 	}
 	for _, o := range options {
-		o(&r)
+		o(r)
+	}
+	return r
+}
+
+// op makes a route of a function. Its types are those of the body and of the answer.
+func op[Request, Response any](method, path, id, summary string, serve func(*call, *Request) (int, *Response, error), options ...option) route {
+	r := newRoute(method, path, id, summary, reflect.TypeFor[Response](), options)
+	if request := reflect.TypeFor[Request](); request != reflect.TypeFor[none]() {
+		r.request = request
 	}
 	r.serve = func(c *call) (int, any, error) {
 		var request Request
@@ -83,7 +105,96 @@ func op[Request, Response any](method, path, id, summary string, serve func(*cal
 		status, answer, err := serve(c, &request)
 		return status, answer, err
 	}
-	return r
+	return *r
+}
+
+// plain makes a route of a procedure whose answer is that of the route. The variables of the path are fields of the
+// request by their names; the others are in the body, or with GET and DELETE behind the path.
+func plain[Request, Response any](method, path, id, summary string, procedure func(context.Context, *Request) (*Response, error), options ...option) route {
+	return part(method, path, id, summary, procedure, func(r *Response) *Response { return r }, options...)
+}
+
+// part is plain for a procedure of whose answer the route has a part.
+func part[Request, Response, Answer any](method, path, id, summary string, procedure func(context.Context, *Request) (*Response, error),
+	answer func(*Response) *Answer, options ...option,
+) route {
+	r := newRoute(method, path, id, summary, reflect.TypeFor[Answer](), options)
+	r.bind(reflect.TypeFor[Request]())
+	r.serve = func(c *call) (int, any, error) {
+		request := new(Request)
+		if err := c.fill(any(request).(proto.Message)); err != nil { //nolint:errcheck,forcetypeassert // as bind has seen
+			return 0, nil, err
+		}
+		response, err := procedure(c.r.Context(), request)
+		if err != nil {
+			return 0, nil, err
+		}
+		return r.status(request, response), answer(response), nil
+	}
+	return *r
+}
+
+// bind makes the fields of a request, but for those that the path says, the body or the parameters of a route.
+func (r *route) bind(request reflect.Type) {
+	r.input = reflect.New(request).Interface().(proto.Message).ProtoReflect().Descriptor() //nolint:errcheck,forcetypeassert // each request of a procedure is one
+	if r.method == http.MethodGet || r.method == http.MethodDelete {
+		left, _ := jsonform.RequestSchemaOf(r.input, nil, r.without...)["properties"].(object)
+		for _, name := range slices.Sorted(maps.Keys(left)) {
+			schema, _ := left[name].(object)
+			text, _ := schema["description"].(string)
+			delete(schema, "description")
+			r.query = append(r.query, param{name, text, schema})
+		}
+		return
+	}
+	schema := jsonform.RequestSchemaOf(r.input, func(protoreflect.MessageDescriptor) object { return object{} }, r.without...)
+	if left, _ := schema["properties"].(object); len(left) > 0 {
+		r.request, r.bodyIsOptional = request, schema["required"] == nil
+	}
+}
+
+// fill reads a request from the body, the path and the parameters.
+func (c *call) fill(request proto.Message) error {
+	if c.route.request != nil {
+		if err := c.decode(request); err != nil {
+			return err
+		}
+	}
+	for name, value := range c.vars {
+		if err := jsonform.SetText(request, name, value); err != nil {
+			return err //nolint:wrapcheck // it names the field
+		}
+	}
+	if c.route.action != "" {
+		if err := jsonform.SetText(request, "action", c.route.action); err != nil {
+			return err //nolint:wrapcheck // it names the field
+		}
+	}
+	for _, p := range c.route.query {
+		if !c.query.Has(p.name) || c.query.Get(p.name) == "" {
+			continue
+		}
+		if err := jsonform.SetText(request, p.name, c.query.Get(p.name)); err != nil {
+			return invalid("parameter %s: %v", p.name, err)
+		}
+	}
+	return nil
+}
+
+// status returns the status of an answer: the second one of the route if nothing was created, because it was there or
+// it was asked what would be, or if there is more to do, here or at SQS.
+func (r *route) status(request, response any) int {
+	dry, _ := request.(interface{ GetDryRun() bool })
+	there, _ := response.(interface{ GetExisted() bool })
+	more, _ := response.(interface{ GetMore() bool })
+	moves, _ := response.(interface {
+		GetQueues() []*kinesinv1.DeadLetterQueue
+	})
+	isLess := dry != nil && dry.GetDryRun() || there != nil && there.GetExisted() || more != nil && more.GetMore() || moves != nil && len(moves.GetQueues()) > 0
+	if len(r.successes) > 1 && isLess {
+		return r.successes[1]
+	}
+	return r.successes[0]
 }
 
 func success(statuses ...int) option { return func(r *route) { r.successes = statuses } }
@@ -97,7 +208,14 @@ func takes(params ...param) option {
 }
 
 // without leaves fields of a request out.
-func without(names ...string) option { return func(r *route) { r.without = names } }
+func without(names ...string) option {
+	return func(r *route) { r.without = append(r.without, names...) }
+}
+
+// action sets the action of a request.
+func action(verb string) option {
+	return func(r *route) { r.action, r.without = verb, append(r.without, "action") }
+}
 
 func optionalBody() option { return func(r *route) { r.bodyIsOptional = true } }
 
@@ -105,7 +223,7 @@ func optionalBody() option { return func(r *route) { r.bodyIsOptional = true } }
 func conditional() option {
 	return func(r *route) {
 		r.isConditional = true
-		r.query = append(r.query, param{"if_seq", kindNumber, "only if the task is at this seq, as the header If-Match says it too"})
+		r.query = append(r.query, param{"if_seq", "only if the task is at this seq, as the header If-Match says it too", aSeq})
 		r.failures = append(r.failures, http.StatusConflict, http.StatusPreconditionFailed)
 	}
 }
@@ -123,12 +241,4 @@ func only[R interface{ GetProblem() *kinesinv1.Problem }](results []R, err error
 
 func errCount(n int) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", n)
-}
-
-// created is the status of a call that may have created something.
-func created(is bool) int {
-	if is {
-		return http.StatusCreated
-	}
-	return http.StatusOK
 }

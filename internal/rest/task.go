@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/base64"
 	"net/http"
 	"time"
 
@@ -47,36 +46,6 @@ func waitTask(c *call, _ *none) (int, *kinesinv1.Task, error) {
 	ids, keys := c.target()
 	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, Wait: wait.Microseconds()})
 	return onlyTask(response, err)
-}
-
-func listTasks(c *call, _ *none) (int, *kinesinv1.ListResponse, error) {
-	request := &kinesinv1.ListRequest{
-		Lambda: c.query.Get("lambda"), State: c.query.Get("state"), Where: c.query.Get("where"), Order: c.query.Get("order"),
-	}
-	limit, err := c.number("limit", 1000)
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Limit = int32(limit)
-	most, err := c.number("max_examined", 2_000_000)
-	if err != nil {
-		return 0, nil, err
-	}
-	request.MaxExamined = int64(most)
-	if request.Cursor, err = base64.RawURLEncoding.DecodeString(c.query.Get("cursor")); err != nil {
-		return 0, nil, invalid("parameter cursor: want next of the page before")
-	}
-	response, err := c.Tasks.List(c.r.Context(), request)
-	return http.StatusOK, response, err
-}
-
-func countTasks(c *call, _ *none) (int, *kinesinv1.CountResponse, error) {
-	exact, err := c.flag("exact")
-	if err != nil {
-		return 0, nil, err
-	}
-	response, err := c.Tasks.Count(c.r.Context(), &kinesinv1.CountRequest{Where: c.query.Get("where"), Exact: exact})
-	return http.StatusOK, response, err
 }
 
 func scheduleTask(c *call, r *kinesinv1.ScheduleItem) (int, *kinesinv1.ScheduleResult, error) {

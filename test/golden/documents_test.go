@@ -60,7 +60,7 @@ func inLines(t *testing.T, value any, indent string) string {
 // that it knows.
 func TestUnknownNames(t *testing.T) {
 	document, _ := readDocument(t)
-	values := strings.NewReplacer("{lambda}", "mail", "{id}", "k1", "{key}", "k", "{name}", "nightly")
+	values := strings.NewReplacer("{lambda}", "mail", "{id}", "k1", "{group}", "g1", "{key}", "k", "{name}", "nightly")
 	var requests []string
 	for path, methods := range document.Paths {
 		for method, operation := range methods {
