@@ -136,6 +136,7 @@ func (c Steps) Schedule(ctx context.Context, s Scheduler, opts ...Option) (ID, e
 type Parent struct {
 	ID       ID
 	Lambda   string
+	Key      string // empty: none
 	State    State
 	Result   []byte        // of a success
 	Error    string        // of its last attempt, if it did not succeed; not after Then
@@ -147,7 +148,7 @@ func parentOf(w *kinesinv1.Parent) *Parent {
 	if w == nil {
 		return nil
 	}
-	p := &Parent{ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Result: w.Result, Error: w.Error, Edge: w.Edge}
+	p := &Parent{ID: ID(w.Id), Lambda: w.Lambda, Key: w.Key, State: State(w.State), Result: w.Result, Error: w.Error, Edge: w.Edge}
 	for _, a := range w.Attempts {
 		p.Attempts = append(p.Attempts, attemptInfoOf(a))
 	}

@@ -79,6 +79,7 @@ type AttemptInfo struct {
 	End     time.Time
 	Outcome Outcome
 	Error   string
+	Version string // of the worker's program ; empty: it did not say
 }
 
 // Lateness returns how long after its due time the task first started; zero if it has not started.
@@ -397,6 +398,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 func attemptInfoOf(a *kinesinv1.Attempt) AttemptInfo {
 	return AttemptInfo{
 		Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: Outcome(a.Outcome), Error: a.Error,
+		Version: a.Version,
 	}
 }
 

@@ -1,6 +1,10 @@
 package web
 
 import (
+	"maps"
+	"slices"
+	"strconv"
+
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
@@ -123,10 +127,20 @@ func cronPage(b *cronBody) g.Node {
 		columns(
 			section("next", "Next fires", either(len(b.GetNext()) > 0, calendar(b.GetNext()), none("None."))),
 			section("settings", "Settings", facts(
-				fact("Overlap", text(b.GetOverlap())), fact("Catch-up", text(b.GetCatchUp())),
+				g.If(b.GetStart() != 0, fact("From", moment(b.GetStart()))), g.If(b.GetEnd() != 0, fact("Until", moment(b.GetEnd()))),
+				fact("Overlap", text(b.GetOverlap())), fact("Catch-up", text(b.GetCatchUp()), g.If(b.GetCatchUp() == "all", note(
+					text(" of at most "+strconv.Itoa(int(b.GetCatchUpMax()))+", of the last "+microsText(b.GetCatchUpWithin())),
+				))),
 				fact("Clock changes", text("gap: "+b.GetGap()+", fold: "+b.GetFold())),
 				g.If(b.GetJitter() != 0, fact("Jitter", text("up to "+microsText(b.GetJitter())))),
 				g.If(b.GetFailuresMax() != 0, fact("Pauses itself", textf("after %d failures in a row", b.GetFailuresMax()))),
+				g.If(b.GetPriority() != "", fact("Priority", text(b.GetPriority()))),
+				g.If(b.GetCollection() != "", fact("Collection", text(b.GetCollection()))),
+				g.Map(slices.Sorted(maps.Keys(b.GetTags())), func(name string) g.Node { return fact("Tag "+name, text(b.GetTags()[name])) }),
+				g.If(len(b.GetPayload()) > 0, fact("Payload", text(numberOf(len(b.GetPayload()), "byte", "bytes")))),
+				g.If(b.GetManagedBy() != "", fact("Declared in", text("the set "+b.GetManagedBy()))),
+				g.If(b.GetRegistered(), fact("Declared in", text("the registration of its lambda, which alone changes it"))),
+				fact("Created", moment(b.GetCreated()), text(" by "+b.GetCreatedBy())),
 				fact("Changed", moment(b.GetUpdated()), text(" by "+b.GetUpdatedBy())),
 			)),
 		),

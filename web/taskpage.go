@@ -89,7 +89,12 @@ func taskSettings(b *taskBody) g.Node {
 		fact("Attempts", text(attempts)),
 		g.If(b.GetWorker() != "", fact("Worker", link(tasksPath("worker="+quote(b.GetWorker()), "", ""), b.GetWorker()))),
 		g.If(b.GetStartBefore() != 0, fact("Start before", moment(b.GetStartBefore()))),
-		g.If(occurrence != nil, fact("Cron", link(cronPath(occurrence.GetCron()), occurrence.GetCron()), text(", for "), moment(occurrence.GetNominal()))),
+		g.If(b.GetTimeout() != 0, fact("Timeout", text(microsText(b.GetTimeout())))),
+		g.If(b.GetBackoffMin() != 0, fact("Backoff", text(microsText(b.GetBackoffMin())+" to "+microsText(b.GetBackoffMax())))),
+		g.If(occurrence != nil, fact(
+			"Cron", link(cronPath(occurrence.GetCron()), occurrence.GetCron()),
+			text(either(occurrence.GetBackfill(), ", a backfill for ", ", for ")), moment(occurrence.GetNominal()),
+		)),
 		g.Map(slices.Sorted(maps.Keys(b.GetTags())), func(name string) g.Node {
 			value := b.GetTags()[name]
 			return fact("Tag "+name, link(tasksPath("tag."+name+"="+quote(value), "", ""), value))

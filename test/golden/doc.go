@@ -5,5 +5,5 @@
 //
 // Behind the surfaces is a fake server that answers each procedure with all fields set, unless the file names
 // another answer, so that no field, in whatever form, is left out unseen. The file served runs over a server whose
-// time stands still.
+// time stands still. Beside that, no surface may leave a field out without a reason: fields_test.go.
 package golden

@@ -34,7 +34,7 @@ type cronFlags struct {
 func (s *cronFlags) add(f *pflag.FlagSet) {
 	c := &s.cron
 	addCronFlags(f, c)
-	f.StringVar(&c.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
+	managedByFlag(f, &c.ManagedBy)
 	f.Var(payloadText{&s.payload.text}, "payload", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
 	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
 }

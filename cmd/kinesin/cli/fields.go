@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -17,6 +18,11 @@ func fieldOf(name string) protoreflect.FieldDescriptor {
 		panic(fmt.Sprintf("no field %s: %v", name, err))
 	}
 	return field
+}
+
+// managedByFlag adds the flag of the declared set that a thing is of.
+func managedByFlag(f *pflag.FlagSet, name *string) {
+	f.StringVar(name, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
 }
 
 // wordsOf returns the words that a field of the contract may be.

@@ -53,6 +53,7 @@ are, by the time that held then.`,
 	}
 	f := c.Flags()
 	objectiveFlags(f, &o)
+	managedByFlag(f, &o.ManagedBy)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		o.Lambda = args[0]
 		if err := checkObjective(&o, "--"); err != nil {

@@ -68,7 +68,7 @@ the SDK and schedule --batch do.`,
 	f := c.Flags()
 	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
 	quotaFlags(f, &q)
-	f.StringVar(&q.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
+	managedByFlag(f, &q.ManagedBy)
 	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		q.Lambda = args[0]
