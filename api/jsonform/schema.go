@@ -134,11 +134,15 @@ func (f *field) describe(inside func(protoreflect.MessageDescriptor) Schema) Sch
 // unset is how the contract says what it means that a field is not set.
 var unset = regexp.MustCompile(`\b(0|empty|absent|unset): `)
 
+// Comment returns what the contract says of a field, where one that is not set is not there.
+func Comment(f protoreflect.FieldDescriptor) string {
+	return strings.ReplaceAll(unset.ReplaceAllString(comments.Of[string(f.FullName())], "not set: "), `"`, "")
+}
+
 // text returns what the contract says of a field.
 func (f *field) text() string {
-	text := comments.Of[string(f.FullName())]
-	if !f.always {
-		text = unset.ReplaceAllString(text, "not set: ")
+	if f.always {
+		return strings.ReplaceAll(comments.Of[string(f.FullName())], `"`, "")
 	}
-	return strings.ReplaceAll(text, `"`, "")
+	return Comment(f.FieldDescriptor)
 }

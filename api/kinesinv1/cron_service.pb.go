@@ -25,22 +25,30 @@ const (
 type Cron struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// of 1 to 64 letters, digits, "_" and "-"; cannot change
-	Name          string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lambda        string            `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`                                                                        // a managed lambda; cannot change
-	Schedule      string            `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                                                    // five or six fields, @daily, "@every 90s" or an RRULE
-	Zone          string            `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                                                            // an IANA name; empty: UTC
-	Start         int64             `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`                                                                         // no nominal time before it; 0: no bound
-	End           int64             `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`                                                                             // no nominal time at or after it; 0: no bound
-	Jitter        int64             `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`                                                                       // an occurrence is due later by less than this; at most 24h, in milliseconds
-	Gap           string            `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                              // "shift" (default) or "skip"
-	Fold          string            `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                            // "first" (default) or "both"
-	Overlap       string            `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                                     // "skip" (default), "allow", "queue", "cancel" or "replace"
-	CatchUp       string            `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                                      // "last" (default), "none" or "all"
-	CatchUpMax    uint32            `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                                          // of "all"; 0: 1,000
-	CatchUpWithin int64             `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"`                                 // of "all"; 0: a day
+	Name   string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambda string `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"` // a managed lambda; cannot change
+	// when it fires: five fields, six with seconds first, @daily, "@every 90s" or an RRULE
+	Schedule string `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Zone     string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"` // IANA name of the zone whose clock it follows; empty: UTC
+	// no nominal time before it, from which @every and an RRULE count; 0: no bound
+	Start int64 `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"`
+	End   int64 `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"` // no nominal time at or after it; 0: no bound
+	// each occurrence is due later by less than this, always by the same; at most 24h, in whole milliseconds
+	Jitter int64 `protobuf:"varint,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// a time of day that a clock change leaves out: "shift" (default) or "skip" it
+	Gap string `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
+	// a time of day that a clock change makes happen twice: "first" (default) or "both"
+	Fold string `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`
+	// an occurrence while an earlier one has not ended: "skip" it (default), "allow" both, have it "queue", "cancel" the earlier one first, or "replace" one that has not started
+	Overlap string `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	// which missed occurrences run: "last" (default), "none" or "all"
+	CatchUp    string `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	CatchUpMax uint32 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"` // of "all": how many at most; 0: 1,000
+	// of "all": how long ago at most; 0: a day
+	CatchUpWithin int64             `protobuf:"varint,13,opt,name=catch_up_within,json=catchUpWithin,proto3" json:"catch_up_within,omitempty"`
 	FailuresMax   uint32            `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                                         // so many failed occurrences in a row pause the cron; 0: none does
-	Priority      string            `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // empty: the lambda's default
-	Collection    string            `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // of its tasks
+	Priority      string            `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                                   // of its tasks, one of the lambda's; empty: its default
+	Collection    string            `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`                                                               // label of its tasks; empty: none
 	Tags          map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of its tasks
 	Payload       []byte            `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                                                                     // "{{nominal}}" in it becomes the nominal time
 	ManagedBy     string            `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`                                                // name of the declared set that it is of; empty: none
@@ -655,7 +663,7 @@ func (x *ListCronsResponse) GetCrons() []*Cron {
 type PauseCronRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the cron
-	// why, for people; at most 512 bytes
+	// why, for those who miss its occurrences; at most 512 bytes
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Until         int64  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"` // 0: until it is resumed
 	unknownFields protoimpl.UnknownFields

@@ -31,7 +31,7 @@ type Gate struct {
 	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // only tasks of this priority; at most one of priority, collection and tag; none: all tasks of the lambda
 	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // only tasks of this collection
 	Tag        string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`               // only tasks with this tag, "name=value"
-	// why, for people
+	// why, for those who find their tasks held back
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	Owner  string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"` // the identity that set it
 	// when it was set

@@ -25,13 +25,13 @@ type Lambda struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// of 1 to 64 letters, digits, "_" and "-"
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// "managed" (default): workers run its tasks; "deliver": each is put on an SQS queue when it is due; cannot change
+	// "managed" (default): workers run its tasks; "deliver": each is put on an SQS queue when it is due, for consumers that need no Kinesin; cannot change
 	Mode       string   `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
 	Priorities []string `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"` // 1 to 8 names, highest first; cannot change; empty: high, normal, low
 	// partitions of each priority, up to 1024, which can only grow; new ones are used from shards_from on; 0: 4 with DynamoDB, else 1
 	Shards      uint32 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
 	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and a task is dead; 1 to 1000; 0: 10
-	// of one attempt, 100ms to 30 days; 0: 15m
+	// how long one attempt may take, 100ms to 30 days; 0: 15m
 	Timeout int64 `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// the shortest pause before a retry, 1ms to 30 days; 0: 1s
 	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`

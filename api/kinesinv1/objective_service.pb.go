@@ -283,12 +283,13 @@ func (x *Burn) GetStarted() int64 {
 }
 
 type SetObjectiveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks are to start in time
-	Within        int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`                         // how late a task may start, 1ms to 24h
-	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                  // percentage of tasks that start in time, above 0 and below 100
-	Window        int64                  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`                         // 0: 30 days
-	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Lambda    string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`         // whose tasks are to start in time
+	Within    int64                  `protobuf:"varint,2,opt,name=within,proto3" json:"within,omitempty"`        // how late a task may start, 1ms to 24h
+	Objective float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"` // percentage of tasks that start in time, above 0 and below 100
+	// over which time that holds, in whole hours, 1h to 90 days; 0: 30 days
+	Window        int64  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
+	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

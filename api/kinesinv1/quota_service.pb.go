@@ -159,8 +159,8 @@ func (x *Quota) GetRegistered() bool {
 type SetQuotaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks it bounds
-	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`                      // whose starts rate bounds; when not set, those of all priorities together
-	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`                      // whose tasks admit bounds; when not set, those of all identities together
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`                      // whose starts are bounded; empty: those of all priorities together
+	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`                      // who is bounded in what it schedules, by admit; empty: all identities together
 	Rate          *float64               `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`                      // starts per second; absent: no change; 0: no limit
 	Burst         *uint32                `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`                     // starts at once after a pause; 0: what the rate gives in 100 ms
 	Admit         *float64               `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`                    // tasks per second that may be scheduled; 0: no limit

@@ -257,29 +257,30 @@ type ScheduleItem struct {
 	// When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
 	Due        int64  `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"`
 	Delay      int64  `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`          // when to start, from now; instead of due
-	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // empty: "normal" where the lambda has it, else its middle class
+	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // one of the lambda's; empty: "normal" where the lambda has it, else its middle one
 	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; at most 128 bytes; empty: none
 	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key: same lambda and key, same task; at most 256 bytes; empty: none
 	// what the handler gets; empty: nothing
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless, also one with a key that is free again since.
 	// Empty: the server chooses.
-	RequestId   []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // 0: the lambda's
-	Timeout     int64  `protobuf:"varint,10,opt,name=timeout,proto3" json:"timeout,omitempty"`                           // 0: the lambda's
+	RequestId []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// so many failures, and the task is dead; 0: the lambda's
+	MaxAttempts uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// how long one attempt may take; 0: the lambda's
+	Timeout int64 `protobuf:"varint,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// the shortest pause between attempts; set both or none; 0: the lambda's
 	BackoffMin int64 `protobuf:"varint,11,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
 	// the longest pause between attempts; 0: the lambda's
 	BackoffMax  int64  `protobuf:"varint,12,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
-	// When the key is held: "keep" (also empty), "replace" or "reject". For "replace" no task that has ended
-	// holds it.
+	// if a task holds the key: "keep" it (default), "replace" its payload and time, or "reject" this one; for "replace" a task that has ended holds none
 	OnConflict string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
 	Tags       map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
-	// A task that did not start before then ends as expired. 0: as the lambda's start_within says.
+	// the task ends as expired if it has not started by then; 0: as the lambda's start_within says
 	StartBefore int64  `protobuf:"varint,16,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"`
 	Blob        *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
-	LimitKey    string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
+	LimitKey    string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes; empty: nobody's
 	// The tasks that follow when the task has ended: with success, in any other way, and in any way. A
 	// follow-up has no request_id; on_conflict is "keep" or "replace", for which a task that lives keeps the
 	// key; its delay counts from the end of the task before it.

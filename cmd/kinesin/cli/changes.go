@@ -80,7 +80,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	f := c.Flags()
 	payload.add(c)
 	f.StringVar(&u.Priority, "priority", "", "another of the lambda's priorities")
-	f.Var(whole(&u.MaxAttempts, 0), "max-attempts", "how many attempts may fail before the task is dead")
+	f.Var(whole(&u.MaxAttempts, 0), "max-attempts", helpOf("TaskUpdate.max_attempts"))
 	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
 	f.Var(rangeValue{&u.BackoffMin, &u.BackoffMax}, "backoff", "shortest and longest pause before a retry")
 	f.StringVar(&startBefore, "start-before", "", "the task expires if it did not start before this `TIME`, RFC 3339")

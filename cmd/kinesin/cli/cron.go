@@ -66,11 +66,11 @@ the zone's offset.`,
 		Args: one("EXPR in quotes"),
 	}
 	f := c.Flags()
-	f.StringVar(&p.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
+	f.StringVar(&p.Zone, "zone", "UTC", helpOf("Cron.zone"))
 	f.Var(instantValue{&p.from}, "from", "print what fires after this `TIME`, in RFC 3339; now when not set")
 	f.Var(intValue{n: &p.count, min: 1, max: previewCountMax}, "count", "print `N` times")
-	f.Var(choiceValue{&p.gap, wordsOf("Cron.gap")}, "gap", "a time of day that a clock change leaves out: shift or skip it")
-	f.Var(choiceValue{&p.fold, wordsOf("Cron.fold")}, "fold", "a time of day that a clock change makes happen twice: first or both")
+	f.Var(choiceValue{&p.gap, wordsOf("Cron.gap")}, "gap", helpOf("Cron.gap"))
+	f.Var(choiceValue{&p.fold, wordsOf("Cron.fold")}, "fold", helpOf("Cron.fold"))
 	f.StringVar(&p.Name, "name", "", "`NAME` by which H spreads")
 	f.Var(instantValue{&p.start}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count")
 	f.Var(instantValue{&p.end}, "end", "nothing fires at this `TIME` or later")

@@ -41,21 +41,20 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 
 // addCronFlags adds flags over the settings of a cron, but for its lambda and payload.
 func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
-	f.StringVar(&c.Schedule, "schedule", "", "`EXPR` that says when: five fields, six with seconds first, @daily, \"@every 90s\" or an RRULE")
-	f.StringVar(&c.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
+	f.StringVar(&c.Schedule, "schedule", "", helpOf("Cron.schedule"))
+	f.StringVar(&c.Zone, "zone", "UTC", helpOf("Cron.zone"))
 	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
 	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
-	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same; at most 24h")
-	f.Var(choiceValue{(*string)(&c.Gap), wordsOf("Cron.gap")}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
-	f.Var(choiceValue{(*string)(&c.Fold), wordsOf("Cron.fold")}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
-	f.Var(choiceValue{(*string)(&c.Overlap), wordsOf("Cron.overlap")}, "overlap",
-		"an occurrence while an earlier one has not ended: allow, skip (default), queue, cancel the earlier one, or replace it")
-	f.Var(choiceValue{(*string)(&c.CatchUp), wordsOf("Cron.catch_up")}, "catch-up", "which missed occurrences run: none, last (default) or all")
-	f.Var(intValue{n: &c.CatchUpMax, min: 1, max: 100_000}, "catch-up-max", "of all: `N` at most; 1000 when not set")
-	f.Var(durationValue{d: &c.CatchUpWithin, min: time.Second, max: 366 * day}, "catch-up-within", "of all: those of the last `D`; 1d when not set")
-	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", "pause it after `N` failed occurrences in a row; 0: never")
-	f.StringVar(&c.Priority, "priority", "", "`PRIORITY` of its tasks; the lambda's default when not set")
-	f.StringVar(&c.Collection, "collection", "", "`COLLECTION` of its tasks")
+	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", helpOf("Cron.jitter"))
+	f.Var(choiceValue{(*string)(&c.Gap), wordsOf("Cron.gap")}, "gap", helpOf("Cron.gap"))
+	f.Var(choiceValue{(*string)(&c.Fold), wordsOf("Cron.fold")}, "fold", helpOf("Cron.fold"))
+	f.Var(choiceValue{(*string)(&c.Overlap), wordsOf("Cron.overlap")}, "overlap", helpOf("Cron.overlap"))
+	f.Var(choiceValue{(*string)(&c.CatchUp), wordsOf("Cron.catch_up")}, "catch-up", helpOf("Cron.catch_up"))
+	f.Var(intValue{n: &c.CatchUpMax, min: 1, max: 100_000}, "catch-up-max", helpOf("Cron.catch_up_max"))
+	f.Var(durationValue{d: &c.CatchUpWithin, min: time.Second, max: 366 * day}, "catch-up-within", helpOf("Cron.catch_up_within"))
+	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", helpOf("Cron.failures_max"))
+	f.StringVar(&c.Priority, "priority", "", helpOf("Cron.priority"))
+	f.StringVar(&c.Collection, "collection", "", helpOf("Cron.collection"))
 	f.Var(tagsOrNone{tagsValue{&c.Tags}}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated; none for no tags")
 }
 

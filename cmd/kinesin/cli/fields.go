@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 )
 
 // fieldOf returns a field of the contract by its name in it, such as Cron.gap.
@@ -24,6 +25,9 @@ func fieldOf(name string) protoreflect.FieldDescriptor {
 func managedByFlag(f *pflag.FlagSet, name *string) {
 	f.StringVar(name, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
 }
+
+// helpOf returns what the contract says of a field, for the flag that sets it.
+func helpOf(name string) string { return jsonform.Comment(fieldOf(name)) }
 
 // wordsOf returns the words that a field of the contract may be.
 func wordsOf(name string) []string { return api.ValuesOf(fieldOf(name)) }

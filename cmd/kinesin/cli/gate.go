@@ -45,10 +45,10 @@ come due within an hour, or before it ends.`,
   kinesin gate ` + string(action) + ` mail --collection import-7 --reason 'bad batch' --dry-run`,
 	}
 	f := c.Flags()
-	f.StringVar(&g.Priority, "priority", "", "only tasks of this `PRIORITY`")
-	f.StringVar(&g.Collection, "collection", "", "only tasks of this `COLLECTION`")
+	f.StringVar(&g.Priority, "priority", "", helpOf("Gate.priority"))
+	f.StringVar(&g.Collection, "collection", "", helpOf("Gate.collection"))
 	f.Var(tagsValue{&tags}, "tag", "only tasks with this tag, `NAME=VALUE`")
-	f.StringVar(&g.Reason, "reason", "", "why, for those who find their tasks held back")
+	f.StringVar(&g.Reason, "reason", "", helpOf("Gate.reason"))
 	f.Var(lastsValue{durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}}, "for", "end the gate by itself after `D`; never when not set")
 	f.BoolVar(&dryRun, "dry-run", false, "only print how many tasks it is about")
 	c.ValidArgsFunction = a.lambdas().complete(a)
@@ -144,7 +144,7 @@ func (a *app) gateResumeCommand() *cobra.Command {
 		Long: `Ends a gate. With --pace N, its tasks go at N a second, higher priorities first, and the gate ends when none is left, and not at its
 expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 	}
-	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; when not set, the lambda's recovery quota, or all at once if it has none")
+	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", helpOf("ResumeGateRequest.pace"))
 	return a.gates().action(a, c, func(ctx context.Context, c *calls, id string) (*kinesinv1.Gate, error) {
 		r, err := ask(ctx, c, "resume gate", c.Gates.ResumeGate, &kinesinv1.ResumeGateRequest{Id: id, Pace: uint32(pace)})
 		a.noteOf(r.GetGate())

@@ -145,12 +145,11 @@ func shardsText(l *kinesinv1.Lambda) string {
 
 // lambdaFlags adds the flags for the settings that can be changed.
 func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
-	f.Var(intValue{&l.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", fmt.Sprintf("how many attempts may fail before a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
-	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
+	f.Var(intValue{&l.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", helpOf("Lambda.max_attempts"))
+	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", helpOf("Lambda.timeout"))
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
 		formatRange(task.BackoffMinDefault, task.BackoffMaxDefault)+" when not set")
-	f.Var(intValue{&l.PoisonBound, task.PoisonBoundMin, task.PoisonBoundMax}, "poison-bound", fmt.Sprintf(
-		"how many attempts in a row may be lost with their workers before a task is dead; %d when not set", task.PoisonBoundDefault))
+	f.Var(intValue{&l.PoisonBound, task.PoisonBoundMin, task.PoisonBoundMax}, "poison-bound", helpOf("Lambda.poison_bound"))
 	f.Var(neverValue{durationValue{&l.StartWithin, task.StartWithinMin, task.StartWithinMax}, "never"}, "start-within",
 		"how long after its due time a task expires that has not started, or never; never when not set")
 	f.Var(neverValue{durationValue{&l.KeyRetention, task.RetentionMin, task.RetentionMax}, "retention"}, "key-retention",
@@ -162,7 +161,7 @@ func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
 		"how many tasks of one limit key run at once, 1 to %d, or none; none when not set", task.LimitKeyConcurrencyMax))
 	f.Var(rateLimit(&l.LimitKeyRate, "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"), "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5, or none; none when not set")
 	brakeFlags(f, l)
-	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
+	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", helpOf("Lambda.retention"))
 }
 
 // checkLambda refuses priorities and backoffs that no server would accept; the other flags have bounds.

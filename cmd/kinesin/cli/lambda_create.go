@@ -32,10 +32,9 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 	}
 	f := c.Flags()
 	l.Mode = admin.ModeManaged
-	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode",
-		"managed: workers of the SDK run its tasks; deliver: each task is put on an SQS queue when it is due, for consumers that need no Kinesin")
-	f.StringVar(&priorities, "priorities", "", "priorities, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
-	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "partitions per priority, which can grow later; 4 with DynamoDB and else 1 when not set")
+	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", helpOf("Lambda.mode"))
+	f.StringVar(&priorities, "priorities", "", helpOf("Lambda.priorities"))
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", helpOf("Lambda.shards"))
 	lambdaFlags(f, &l)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		l.Name = args[0]

@@ -71,9 +71,9 @@ are, by the time that held then.`,
 
 // objectiveFlags are the settings of an objective.
 func objectiveFlags(f *pflag.FlagSet, o *admin.Objective) {
-	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
-	f.Var(number(&o.Percent, o.Percent), "objective", "`PERCENT` of tasks that start in time, above 0 and below 100")
-	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
+	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", helpOf("SetObjectiveRequest.within"))
+	f.Var(number(&o.Percent, o.Percent), "objective", helpOf("SetObjectiveRequest.objective"))
+	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", helpOf("SetObjectiveRequest.window"))
 }
 
 // checkObjective refuses settings that are missing or not allowed; mark is what is before their names.

@@ -66,10 +66,10 @@ the SDK and schedule --batch do.`,
 		Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
-	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
+	f.StringVar(&q.Priority, "priority", "", helpOf("SetQuotaRequest.priority"))
 	quotaFlags(f, &q)
 	managedByFlag(f, &q.ManagedBy)
-	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
+	f.StringVar(&q.Identity, "identity", "", helpOf("SetQuotaRequest.identity"))
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		q.Lambda = args[0]
 		if err := checkQuota(&q, "--"); err != nil {
@@ -86,7 +86,7 @@ the SDK and schedule --batch do.`,
 // quotaFlags are the limits of a quota.
 func quotaFlags(f *pflag.FlagSet, q *admin.Quota) {
 	f.Var(rateLimit(&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"), "rate", "starts per second, such as 100 or 0.5, or none")
-	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
+	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", helpOf("SetQuotaRequest.burst"))
 	f.Var(countLimit(&q.Concurrency, quotaConcurrencyMax, "concurrency"), "concurrency", "tasks that run at once, or none")
 	f.Var(rateLimit(&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"), "admit", "tasks per second that may be scheduled, or none")
 	f.Var(countLimit(&q.Recovery, quotaRateMax, "recovery"), "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")

@@ -78,26 +78,25 @@ of their own. It prints a result for each line, in order: the id, or "error: lin
 
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	s.addTask(f)
-	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
-	f.Var(choiceValue{&s.onConflict, wordsOf("ScheduleItem.on_conflict")}, "on-conflict",
-		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
+	f.StringVar(&s.key, "key", "", helpOf("ScheduleItem.key"))
+	f.Var(choiceValue{&s.onConflict, wordsOf("ScheduleItem.on_conflict")}, "on-conflict", helpOf("ScheduleItem.on_conflict"))
 }
 
 // addTask adds the flags that a member of a group has, too.
 func (s *scheduleFlags) addTask(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
 	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
-	f.StringVar(&s.priority, "priority", "", "one of the lambda's priorities")
-	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
-	f.StringVar(&s.limitKey, "limit-key", "", "whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes")
+	f.StringVar(&s.priority, "priority", "", helpOf("ScheduleItem.priority"))
+	f.StringVar(&s.collection, "collection", "", helpOf("ScheduleItem.collection"))
+	f.StringVar(&s.limitKey, "limit-key", "", helpOf("ScheduleItem.limit_key"))
 	f.Var(payloadText{&s.payload}, "payload", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
-	f.StringVar(&s.startBefore, "start-before", "", "the task ends as expired if it has not started by this `TIME`, RFC 3339")
-	f.Var(intValue{&s.maxAttempts, 1, task.AttemptsMax}, "max-attempts", "how many attempts may fail before the task is dead; that of the lambda when not set")
-	f.Var(durationValue{&s.timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; that of the lambda when not set")
+	f.StringVar(&s.startBefore, "start-before", "", "`TIME` by RFC 3339: "+helpOf("ScheduleItem.start_before"))
+	f.Var(intValue{&s.maxAttempts, 1, task.AttemptsMax}, "max-attempts", helpOf("ScheduleItem.max_attempts"))
+	f.Var(durationValue{&s.timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", helpOf("ScheduleItem.timeout"))
 	f.Var(rangeValue{&s.backoffMin, &s.backoffMax}, "backoff", "shortest and longest pause before a retry; that of the lambda when not set")
 	f.Var(tagsValue{&s.tags}, "tag", fmt.Sprintf("a tag of the task, `NAME=VALUE`; may be repeated, at most %d", task.TagsMax))
-	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, passed on to the handler or the consumer")
+	f.StringVar(&s.traceparent, "traceparent", "", helpOf("ScheduleItem.traceparent"))
 	f.StringVar(&s.then, "then", "", "read what follows the task from a `FILE` of JSON, - for stdin")
 	f.StringVar(&s.batch, "batch", "", "schedule the tasks in a `FILE` of JSON lines, - for stdin")
 }
