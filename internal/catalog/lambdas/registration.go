@@ -165,8 +165,12 @@ func (raw *registration) lambda(name string) (*kinesinv1.Lambda, error) {
 	return l, decode(settings, l, "name")
 }
 
-// quotasOf reads the quotas of a lambda, in order; none is one that bounds nothing.
+// quotasOf reads the quotas of a lambda, without those that bound nothing. They are sorted, so that the order in which
+// they are given means nothing.
 func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
+	if n := len(raw); n > quota.LimitsMax {
+		return nil, fmt.Errorf("quotas: %d of them, over priorities and identities; want at most %d", n, quota.LimitsMax)
+	}
 	all := make([]quota.Limit, len(raw))
 	var errs []error
 	for i, one := range raw {
@@ -192,9 +196,6 @@ func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
 		}) {
 			errs = append(errs, fmt.Errorf("quotas: priority %.64q, identity %.64q is there twice", q.GetPriority(), q.GetIdentity()))
 		}
-	}
-	if len(all) > quota.LimitsMax {
-		errs = append(errs, fmt.Errorf("quotas: %d of them, over priorities and identities; want at most %d", len(all), quota.LimitsMax))
 	}
 	slices.SortFunc(all, func(a, b quota.Limit) int {
 		return cmp.Or(strings.Compare(a.Identity, b.Identity), strings.Compare(a.Priority, b.Priority))
@@ -226,8 +227,8 @@ func decode(raw []byte, m proto.Message, except ...string) error {
 	return nil
 }
 
-// meaningOf returns the digest of what a registration gives. It is of fields by their numbers, and of quotas as they are stored,
-// without defaults: so it is the same in all formats and versions, whatever fields and defaults there are later.
+// meaningOf returns the digest of what a registration gives: fields by their numbers, and quotas as they are stored,
+// all without defaults. So it is the same in all formats and versions, whatever fields and defaults there are later.
 func meaningOf(l *kinesinv1.Lambda, r *catalog.Registration) (string, error) {
 	var errs []error
 	wire := func(m proto.Message) []byte {

@@ -88,6 +88,7 @@ func TestParseRegistration(t *testing.T) {
 		`{"format":2,"breaker":{"window":"1m"}}`:                     "the lambda has no breaker",
 
 		`{"format":2,"quotas":{"rate":1}}`:                                       "corrupt",
+		`{"format":2,"quotas":[` + strings.Repeat("{},", 100) + `{}]}`:           "quotas: 101 of them",
 		`{"format":2,"quotas":[{"rate":-1}]}`:                                    "rate -1: want 0.001 to 1000000",
 		`{"format":2,"mode":"deliver","quotas":[{"concurrency":5}]}`:             "concurrency is not for mode deliver",
 		`{"format":2,"quotas":[{"burst":5}]}`:                                    "burst 5: there is no rate",
