@@ -121,39 +121,33 @@ func TestParseRegistration(t *testing.T) {
 	}
 }
 
-// TestFormatsMeanTheSame has the same registrations in both formats. That of format 1 keeps the digest of its bytes, under
-// which lambdas were made of it.
+// TestFormatsMeanTheSame has what the Terraform module wrote in both formats, of the same settings.
 func TestFormatsMeanTheSame(t *testing.T) {
 	seen := map[string]string{}
-	for _, c := range []struct{ one, two, sum string }{
-		{`{"format":1}`, `{"format":2}`, "3f0a99256beeb89a"},
-		{`{"format":1,"mode":"deliver","shards":2}`, `{"mode":"deliver","shards":2,"format":2}`, "a5ad41b8af49edb5"},
+	for _, c := range []struct{ one, two string }{
+		{`{"format":1}`, `{"format":2}`},
+		{`{"format":1,"mode":"managed","priorities":["high","normal","low"],"quotas":{},"shards":4}`, `{"format":2,"mode":"managed","priorities":["high","normal","low"],"quotas":[],"shards":4}`},
 		{
-			`{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000,"priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker_failures":0.5,"breaker_window_us":30000000}`,
-			`{"format":2,"mode":"managed","priorities":["now","later"],"shards":3,"timeout":"60s","backoff_min":"0.001s","backoff_max":"5s","max_attempts":4,"retention":"3600s","key_retention":"60s","poison_bound":5,"start_within":"30s","priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker":{"failures":0.5,"window":"30s"}}`,
-			"34ae8e16b41a7fa9",
-		},
-		{`{"format":1,"quotas":{}}`, `{"format":2,"quotas":[]}`, "9e35e8c010926f90"},
-		{
-			`{"format":1,"priorities":["now","later"],"quotas":{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40,"by_priority":{"now":{"concurrency":4},"later":{"rate":0.5,"burst":3}},"admit_by_identity":{"crm":50,"app":7}}}`,
-			`{"format":2,"priorities":["now","later"],"quotas":[{"identity":"app","admit":7},{"identity":"crm","admit":50},{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40},{"priority":"later","rate":0.5,"burst":3},{"priority":"now","concurrency":4}]}`,
-			"0d5556e0e5e007b0",
+			`{"format":1,"mode":"deliver","objective":{"objective":99,"within_us":5000000},"priorities":["high","normal","low"],"quotas":{"by_priority":{"low":{"rate":0.1}}},"shards":4}`,
+			`{"format":2,"mode":"deliver","objective":{"objective":99,"within":"5s"},"priorities":["high","normal","low"],"quotas":[{"priority":"low","rate":0.1}],"shards":4}`,
 		},
 		{
-			`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","start":"2027-01-31T09:00:00Z","end":"2027-02-28T09:00:00Z","jitter_ms":1500,"gap":"skip","fold":"both","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within_ms":7200000,"failures_max":3,"priority":"high","collection":"c","tags":{"a_us":"b"},"payload":"{\"a\": 1}"},"hourly":{"schedule":"@hourly","jitter_ms":0}}}`,
-			`{"format":2,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","start":"2027-01-31T10:00:00+01:00","end":"2027-02-28T09:00:00Z","jitter":"1.5s","gap":"skip","fold":"both","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within":"2h","failures_max":3,"priority":"high","collection":"c","tags":{"a_us":"b"},"payload_text":"{\"a\": 1}"},"hourly":{"schedule":"@hourly"}}}`,
-			"",
+			`{"backoff_max_us":700000,"backoff_min_us":1000,"breaker_failures":0.5,"breaker_window_us":12500000,"crons":{"nightly":{"catch_up":"all","catch_up_max":5,"catch_up_within_ms":3600100,"collection":"c","end":"2028-01-31T09:00:00Z","payload":"{\"at\": \"{{nominal}}\"}","priority":"low","schedule":"30 2 * * *","start":"2027-01-31T09:00:00+01:00","tags":{"kind_us":"night"},"zone":"Europe/Berlin"},"sync":{"failures_max":3,"fold":"both","gap":"skip","jitter_ms":300,"overlap":"queue","schedule":"@every 90s"},"zero":{"jitter_ms":0,"schedule":"@daily"}},"format":1,"key_retention_us":61100000,"limit_key_concurrency":5,"limit_key_rate":1.5,"max_attempts":7,"mode":"managed","objective":{"objective":99.9,"window_us":604800000000,"within_us":570000},"poison_bound":5,"priorities":["high","normal","low"],"priority_weights":{"high":8,"low":1},"quotas":{"admit":3.3,"admit_by_identity":{"app":0.1,"crm":50},"burst":10,"by_priority":{"high":{"concurrency":4},"low":{"burst":3,"rate":0.5}},"concurrency":4,"rate":100,"recovery":40},"retention_us":157680000000000,"retry_share":0.2,"shards":4,"start_within_us":1000001,"timeout_us":300000}`,
+			`{"backoff_max":"0.7s","backoff_min":"0.001s","breaker":{"failures":0.5,"window":"12.5s"},"crons":{"nightly":{"catch_up":"all","catch_up_max":5,"catch_up_within":"3600.1s","collection":"c","end":"2028-01-31T09:00:00Z","payload_text":"{\"at\": \"{{nominal}}\"}","priority":"low","schedule":"30 2 * * *","start":"2027-01-31T09:00:00+01:00","tags":{"kind_us":"night"},"zone":"Europe/Berlin"},"sync":{"failures_max":3,"fold":"both","gap":"skip","jitter":"0.3s","overlap":"queue","schedule":"@every 90s"},"zero":{"jitter":"0s","schedule":"@daily"}},"format":2,"key_retention":"61.1s","limit_key_concurrency":5,"limit_key_rate":1.5,"max_attempts":7,"mode":"managed","objective":{"objective":99.9,"window":"168h","within":"0.57s"},"poison_bound":5,"priorities":["high","normal","low"],"priority_weights":{"high":8,"low":1},"quotas":[{"admit":3.3,"burst":10,"concurrency":4,"rate":100,"recovery":40},{"concurrency":4,"priority":"high"},{"burst":3,"priority":"low","rate":0.5},{"admit":0.1,"identity":"app"},{"admit":50,"identity":"crm"}],"retention":"157680000s","retry_share":0.2,"shards":4,"start_within":"1.000001s","timeout":"0.3s"}`,
 		},
-		{`{"format":1,"objective":{"within_us":5000000,"objective":99,"window_us":86400000000}}`, `{"format":2,"objective":{"within":"5s","objective":99,"window":"24h"}}`, "af41869fa549d870"},
 	} {
 		one, two := registration(t, c.one), registration(t, c.two)
-		if one.Meaning != two.Meaning || two.Sum != two.Meaning || one.Sum == one.Meaning || c.sum != "" && one.Sum != c.sum {
+		if one.Meaning != two.Meaning || two.Sum != two.Meaning || one.Sum == one.Meaning {
 			t.Errorf("%s is %s, %s, and in format 2 %s, %s", c.one, one.Sum, one.Meaning, two.Sum, two.Meaning)
 		}
 		if other := seen[two.Meaning]; other != "" {
 			t.Errorf("%s means the same as %s", c.two, other)
 		}
 		seen[two.Meaning] = c.two
+	}
+	reordered := `{"quotas":[{"identity":"crm","admit":50},{"priority":"low","rate":1},{"rate":5}],"timeout":"1m","format":2}`
+	if one, two := registration(t, reordered), registration(t, `{"format":2,"timeout":"60s","quotas":[{"rate":5},{"priority":"low","rate":1},{"identity":"crm","admit":50}]}`); one.Meaning != two.Meaning {
+		t.Errorf("in another order %s means something else", reordered)
 	}
 }
 

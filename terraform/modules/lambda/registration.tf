@@ -6,53 +6,43 @@
 # nothing behind in the state, neither the guard nor a policy.
 
 locals {
+  # In the JSON of the API, without what nobody gave: that has the servers' default.
   registration = {
     for name, value in {
-      format         = 1
-      mode           = var.mode
-      priorities     = var.priorities
-      shards         = var.shards
-      max_attempts   = var.max_attempts
-      timeout_us     = var.timeout_seconds == null ? null : floor(var.timeout_seconds * 1000000)
-      backoff_min_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.min * 1000000)
-      backoff_max_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.max * 1000000)
-      retention_us   = var.retention_seconds == null ? null : floor(var.retention_seconds * 1000000)
+      format       = 2
+      mode         = var.mode
+      priorities   = var.priorities
+      shards       = var.shards
+      max_attempts = var.max_attempts
+      timeout      = var.timeout_seconds == null ? null : "${var.timeout_seconds}s"
+      backoff_min  = var.backoff_seconds == null ? null : "${var.backoff_seconds.min}s"
+      backoff_max  = var.backoff_seconds == null ? null : "${var.backoff_seconds.max}s"
+      retention    = var.retention_seconds == null ? null : "${var.retention_seconds}s"
 
-      key_retention_us = var.key_retention_seconds == null ? null : floor(var.key_retention_seconds * 1000000)
+      key_retention    = var.key_retention_seconds == null ? null : "${var.key_retention_seconds}s"
       poison_bound     = var.poison_bound
-      start_within_us  = var.start_within_seconds == null ? null : floor(var.start_within_seconds * 1000000)
+      start_within     = var.start_within_seconds == null ? null : "${var.start_within_seconds}s"
       priority_weights = var.priority_weights
 
       limit_key_concurrency = var.limit_key_concurrency
       limit_key_rate        = var.limit_key_rate
 
-      retry_share       = var.retry_share
-      breaker_failures  = var.breaker == null ? null : var.breaker.failures
-      breaker_window_us = var.breaker == null ? null : floor(var.breaker.window_seconds * 1000000)
+      retry_share = var.retry_share
+      breaker     = var.breaker == null ? null : { failures = var.breaker.failures, window = "${var.breaker.window_seconds}s" }
 
-      quotas = local.quotas
-
+      quotas    = local.quotas
       crons     = local.crons
       objective = local.objective
     } : name => value if value != null
   }
+  quotas = var.quotas == null ? null : [
+    for q in concat(
+      [{ for name, value in var.quotas : name => value if !contains(["by_priority", "admit_by_identity"], name) }],
+      [for name, q in var.quotas.by_priority : merge(q, { priority = name })],
+      [for name, admit in var.quotas.admit_by_identity : { identity = name, admit = admit }],
+    ) : { for name, value in q : name => value if value != null } if anytrue([for value in values(q) : value != null])
+  ]
 
-  # Without what nobody gave: servers know an absent limit as none.
-  quotas = var.quotas == null ? null : {
-    for name, value in {
-      rate  = var.quotas.rate
-      burst = var.quotas.burst
-      admit = var.quotas.admit
-
-      concurrency = var.quotas.concurrency
-      recovery    = var.quotas.recovery
-
-      by_priority       = length(var.quotas.by_priority) == 0 ? null : { for priority, q in var.quotas.by_priority : priority => { for name, value in q : name => value if value != null } }
-      admit_by_identity = length(var.quotas.admit_by_identity) == 0 ? null : var.quotas.admit_by_identity
-    } : name => value if value != null
-  }
-
-  # Both without what nobody gave, too.
   crons = length(var.crons) == 0 ? null : {
     for name, c in var.crons : name => {
       for setting, value in {
@@ -65,24 +55,25 @@ locals {
         overlap  = c.overlap
         catch_up = c.catch_up
 
-        catch_up_max       = c.catch_up_max
-        catch_up_within_ms = c.catch_up_within_seconds == null ? null : floor(c.catch_up_within_seconds * 1000)
-        jitter_ms          = c.jitter_seconds == null ? null : floor(c.jitter_seconds * 1000)
-        failures_max       = c.failures_max
+        # Crons have milliseconds.
+        catch_up_max    = c.catch_up_max
+        catch_up_within = c.catch_up_within_seconds == null ? null : "${floor(c.catch_up_within_seconds * 1000) / 1000}s"
+        jitter          = c.jitter_seconds == null ? null : "${floor(c.jitter_seconds * 1000) / 1000}s"
+        failures_max    = c.failures_max
 
-        priority   = c.priority
-        collection = c.collection
-        tags       = c.tags
-        payload    = c.payload
+        priority     = c.priority
+        collection   = c.collection
+        tags         = c.tags
+        payload_text = c.payload
       } : setting => value if value != null
     }
   }
 
   objective = var.objective == null ? null : {
     for setting, value in {
-      within_us = floor(var.objective.within_seconds * 1000000)
+      within    = "${var.objective.within_seconds}s"
       objective = var.objective.objective
-      window_us = var.objective.window_hours == null ? null : var.objective.window_hours * 3600000000
+      window    = var.objective.window_hours == null ? null : "${var.objective.window_hours}h"
     } : setting => value if value != null
   }
 

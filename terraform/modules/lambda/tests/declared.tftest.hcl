@@ -67,7 +67,7 @@ run "crons" {
 
         catch_up                = "all"
         catch_up_max            = 5
-        catch_up_within_seconds = 3600
+        catch_up_within_seconds = 0.3009
       }
       sync = { schedule = "@every 90s", jitter_seconds = 1.5, overlap = "queue", gap = "skip", fold = "both", failures_max = 3 }
       six  = { schedule = "0 30 2 * * MON-FRI" }
@@ -78,12 +78,12 @@ run "crons" {
   }
 
   assert {
-    condition     = jsonencode(local.registration.crons.sync) == "{\"failures_max\":3,\"fold\":\"both\",\"gap\":\"skip\",\"jitter_ms\":1500,\"overlap\":\"queue\",\"schedule\":\"@every 90s\"}"
+    condition     = jsonencode(local.registration.crons.sync) == "{\"failures_max\":3,\"fold\":\"both\",\"gap\":\"skip\",\"jitter\":\"1.5s\",\"overlap\":\"queue\",\"schedule\":\"@every 90s\"}"
     error_message = "The registration has other settings of a cron, or some that nobody gave."
   }
 
   assert {
-    condition     = local.registration.crons.nightly.catch_up_within_ms == 3600000 && local.registration.crons.nightly.payload == "{\"at\":\"{{nominal}}\"}" && local.registration.crons.nightly.tags.kind == "night"
+    condition     = local.registration.crons.nightly.catch_up_within == "0.3s" && local.registration.crons.nightly.payload_text == "{\"at\":\"{{nominal}}\"}" && local.registration.crons.nightly.tags.kind == "night"
     error_message = "The registration has other settings of nightly."
   }
 
@@ -101,7 +101,7 @@ run "objective" {
   }
 
   assert {
-    condition     = jsonencode(local.registration.objective) == "{\"objective\":99.9,\"window_us\":604800000000,\"within_us\":500000}"
+    condition     = jsonencode(local.registration.objective) == "{\"objective\":99.9,\"window\":\"168h\",\"within\":\"0.5s\"}"
     error_message = "The registration has another objective."
   }
 }

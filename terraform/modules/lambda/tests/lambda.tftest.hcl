@@ -160,6 +160,7 @@ run "settings" {
   command = plan
 
   variables {
+    backoff_seconds       = { min = 0.001, max = 2592000 }
     key_retention_seconds = 3600
     poison_bound          = 5
     start_within_seconds  = 1.5
@@ -171,7 +172,22 @@ run "settings" {
   }
 
   assert {
-    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000 && local.registration.priority_weights.high == 8 && local.registration.limit_key_concurrency == 5 && local.registration.limit_key_rate == 1.5 && local.registration.retry_share == 0.2 && local.registration.breaker_failures == 0.5 && local.registration.breaker_window_us == 60000000
+    condition = jsonencode(local.registration) == jsonencode({
+      format                = 2
+      mode                  = "managed"
+      priorities            = ["high", "normal", "low"]
+      shards                = 4
+      backoff_min           = "0.001s"
+      backoff_max           = "2592000s"
+      key_retention         = "3600s"
+      poison_bound          = 5
+      start_within          = "1.5s"
+      priority_weights      = { high = 8, low = 1 }
+      limit_key_concurrency = 5
+      limit_key_rate        = 1.5
+      retry_share           = 0.2
+      breaker               = { failures = 0.5, window = "60s" }
+    })
     error_message = "The registration has other settings."
   }
 }
@@ -190,7 +206,7 @@ run "quotas" {
   }
 
   assert {
-    condition     = jsonencode(local.registration.quotas) == "{\"admit_by_identity\":{\"crm\":50},\"burst\":10,\"by_priority\":{\"high\":{\"concurrency\":4},\"low\":{\"rate\":0.5}},\"rate\":100,\"recovery\":40}"
+    condition     = jsonencode(local.registration.quotas) == "[{\"burst\":10,\"rate\":100,\"recovery\":40},{\"concurrency\":4,\"priority\":\"high\"},{\"priority\":\"low\",\"rate\":0.5},{\"admit\":50,\"identity\":\"crm\"}]"
     error_message = "The registration has other quotas, or limits that nobody gave."
   }
 }
@@ -203,7 +219,7 @@ run "no_quotas" {
   }
 
   assert {
-    condition     = jsonencode(local.registration.quotas) == "{}"
+    condition     = jsonencode(local.registration.quotas) == "[]"
     error_message = "The registration does not say that the lambda has no quotas."
   }
 }
