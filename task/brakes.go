@@ -21,8 +21,8 @@ const (
 // Breaker is the setting of a lambda's circuit breaker: it pauses the lambda when the share Failures of the
 // attempts that ended within Window have failed. The zero value is none.
 type Breaker struct {
-	Failures float64
-	Window   time.Duration
+	Failures float64       `json:"failures"`
+	Window   time.Duration `json:"window_ns"`
 }
 
 // IsSet reports whether there is a breaker.

@@ -29,6 +29,15 @@ func (m Mode) String() string {
 	return "managed"
 }
 
+// MarshalText returns the text of the mode.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is ParseMode.
+func (m *Mode) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMode(string(text))
+	return err
+}
+
 // ParseMode reads the text of a mode; empty means managed.
 func ParseMode(text string) (Mode, error) {
 	switch text {
@@ -88,41 +97,41 @@ func PrioritiesDefault() []string { return []string{"high", "normal", "low"} }
 // middle priority is.
 const PriorityDefault = "normal"
 
-// Lambda is a named kind of work, with the settings of its tasks.
+// Lambda is a named kind of work, with the settings of its tasks. Its JSON is how it is stored.
 type Lambda struct {
-	Name       string
-	Ref        uint32 // identifies the lambda in keys and ids; a lambda that is created again gets a new one
-	Mode       Mode
-	Priorities []string // highest first
+	Name       string   `json:"-"`
+	Ref        uint32   `json:"ref"` // identifies the lambda in keys and ids; a lambda that is created again gets a new one
+	Mode       Mode     `json:"mode"`
+	Priorities []string `json:"priorities"` // highest first
 	// PriorityWeights are the weights of the priorities, in their order: while tasks of several wait, starts
 	// are shared out by them. nil: strict, the highest priority first.
-	PriorityWeights []uint16
-	Shards          uint16 // partitions per priority: the newest count, which may not be used yet
-	MaxAttempts     uint32
-	Timeout         time.Duration // of one attempt
-	BackoffMin      time.Duration
-	BackoffMax      time.Duration
-	Retention       time.Duration // how long ended rows are kept
+	PriorityWeights []uint16      `json:"priority_weights,omitempty"`
+	Shards          uint16        `json:"shards"` // partitions per priority: the newest count, which may not be used yet
+	MaxAttempts     uint32        `json:"max_attempts"`
+	Timeout         time.Duration `json:"timeout_ns"` // of one attempt
+	BackoffMin      time.Duration `json:"backoff_min_ns"`
+	BackoffMax      time.Duration `json:"backoff_max_ns"`
+	Retention       time.Duration `json:"retention_ns"` // how long ended rows are kept
 	// KeyRetention is how long a key is held after its task ended as success or delivered; 0: Retention.
-	KeyRetention time.Duration
+	KeyRetention time.Duration `json:"key_retention_ns,omitempty"`
 	// PoisonBound is how many attempts in a row may be lost with their workers before the task is dead; 0:
 	// PoisonBoundDefault.
-	PoisonBound uint32
+	PoisonBound uint32 `json:"poison_bound,omitempty"`
 	// StartWithin is how long after its due time a task expires if it never started; 0: never.
-	StartWithin time.Duration
+	StartWithin time.Duration `json:"start_within_ns,omitempty"`
 	// LimitKeyConcurrency is how many tasks of one limit key run at once, and LimitKeyRate how many of them
 	// start per second; 0: any number.
-	LimitKeyConcurrency int32
-	LimitKeyRate        float64
-	LimitKeySet         Instant // when these limits were changed last; zero: never
+	LimitKeyConcurrency int32   `json:"limit_key_concurrency,omitempty"`
+	LimitKeyRate        float64 `json:"limit_key_rate,omitempty"`
+	LimitKeySet         Instant `json:"limit_key_set_us,omitempty"` // when these limits were changed last; zero: never
 	// RetryShare is how many retries may start for each first start; 0: any number.
-	RetryShare float64
-	Breaker    Breaker // the zero value is none
-	Created    Instant
-	Deleting   bool // refuses new tasks while its live tasks are dropped
+	RetryShare float64 `json:"retry_share,omitempty"`
+	Breaker    Breaker `json:"breaker,omitzero"` // the zero value is none
+	Created    Instant `json:"created_us"`
+	Deleting   bool    `json:"deleting,omitempty"` // refuses new tasks while its live tasks are dropped
 
 	// ShardHistory is how Shards grew, oldest first; the last one is Shards. It is empty if they never grew.
-	ShardHistory []ShardCount
+	ShardHistory []ShardCount `json:"shard_history,omitempty"`
 }
 
 // WithDefaults returns a copy in which every unset field has its default.

@@ -21,8 +21,8 @@ var (
 
 // ShardCount is the number of shards for ids that are made from an instant on.
 type ShardCount struct {
-	Count uint16
-	From  Instant // 0 for the first count of a lambda
+	Count uint16  `json:"count"`
+	From  Instant `json:"from_us"` // 0 for the first count of a lambda
 }
 
 // Partitions returns all partitions of the lambda, including those that are not used yet. When its shards

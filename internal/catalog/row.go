@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -16,29 +15,9 @@ import (
 
 // record is the value of a lambda's row. An absent field means what its zero value means in task.Lambda.
 type record struct {
-	Ref          uint32        `json:"ref"`
-	Mode         string        `json:"mode"`
-	Priorities   []string      `json:"priorities"`
-	Shards       uint16        `json:"shards"`
-	MaxAttempts  uint32        `json:"max_attempts"`
-	Timeout      time.Duration `json:"timeout_ns"`
-	BackoffMin   time.Duration `json:"backoff_min_ns"`
-	BackoffMax   time.Duration `json:"backoff_max_ns"`
-	Retention    time.Duration `json:"retention_ns"`
-	KeyRetention time.Duration `json:"key_retention_ns,omitempty"`
-	PoisonBound  uint32        `json:"poison_bound,omitempty"`
-	StartWithin  time.Duration `json:"start_within_ns,omitempty"`
-	KeysAtOnce   int32         `json:"limit_key_concurrency,omitempty"`
-	KeyRate      float64       `json:"limit_key_rate,omitempty"`
-	KeyLimitsSet task.Instant  `json:"limit_key_set_us,omitempty"`
-	Weights      []uint16      `json:"priority_weights,omitempty"` // in the order of the priorities
-	RetryShare   float64       `json:"retry_share,omitempty"`
-	Breaker      *breaker      `json:"breaker,omitempty"`
-	Created      task.Instant  `json:"created_us"`
-	Owner        string        `json:"owner,omitempty"`
-	Deleting     bool          `json:"deleting,omitempty"`
+	task.Lambda
 
-	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards have grown
+	Owner string `json:"owner,omitempty"`
 
 	Registration string   `json:"registration,omitempty"`
 	Meaning      []string `json:"registration_meaning,omitempty"` // behind the Registration that has it, which an older program changes alone
@@ -51,49 +30,15 @@ type record struct {
 	Marked     task.Instant `json:"marked_us,omitempty"`
 }
 
-type breaker struct {
-	Failures float64       `json:"failures"`
-	Window   time.Duration `json:"window_ns"`
-}
-
-func breakerRow(b task.Breaker) *breaker {
-	if !b.IsSet() {
-		return nil
-	}
-	row := breaker(b)
-	return &row
-}
-
-func (b *breaker) setting() task.Breaker {
-	if b == nil {
-		return task.Breaker{}
-	}
-	return task.Breaker(*b)
-}
-
-type shardCount struct {
-	Count uint16       `json:"count"`
-	From  task.Instant `json:"from_us"`
-}
-
 func encode(e *Entry) (store.Control, error) {
-	var droppingAt uint64
-	if e.Deleting && e.Dropping {
-		droppingAt = e.Version
-	}
-	var meaning []string
+	r := record{Lambda: e.Lambda, Owner: e.Owner, Registration: e.Registration, Made: e.Made, Crons: e.Crons, Marked: e.Marked}
 	if e.Meaning != e.Registration {
-		meaning = []string{e.Registration, e.Meaning}
+		r.Meaning = []string{e.Registration, e.Meaning}
 	}
-	value, err := json.Marshal(record{
-		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
-		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
-		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
-		KeysAtOnce: e.LimitKeyConcurrency, KeyRate: e.LimitKeyRate, KeyLimitsSet: e.LimitKeySet,
-		RetryShare: e.RetryShare, Breaker: breakerRow(e.Breaker),
-		Created: e.Created, Owner: e.Owner, Deleting: e.Deleting, Registration: e.Registration, Meaning: meaning, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
-		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
-	})
+	if e.Deleting && e.Dropping {
+		r.DroppingAt = e.Version
+	}
+	value, err := json.Marshal(r)
 	if err == nil && e.row != nil {
 		value, err = withUnknown(value, e.row)
 	}
@@ -107,7 +52,7 @@ func withUnknown(value, older []byte) ([]byte, error) {
 	if err := errors.Join(json.Unmarshal(older, &kept), json.Unmarshal(value, &all)); err != nil {
 		return nil, err
 	}
-	for field := range reflect.TypeFor[record]().Fields() {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[record]()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		delete(kept, name)
 	}
@@ -131,33 +76,13 @@ func decode(row store.Control) (*Entry, error) {
 	if err := json.Unmarshal(row.Value, &r); err != nil {
 		return nil, fmt.Errorf("%w: lambda %s: %w", store.ErrCorrupt, row.Name, err)
 	}
-	mode, err := task.ParseMode(r.Mode)
-	if err != nil {
-		return nil, err
-	}
-	l := task.Lambda{
-		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
-		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
-		KeyRetention: r.KeyRetention, PoisonBound: r.PoisonBound, StartWithin: r.StartWithin, PriorityWeights: r.Weights,
-		LimitKeyConcurrency: r.KeysAtOnce, LimitKeyRate: r.KeyRate, LimitKeySet: r.KeyLimitsSet,
-		RetryShare: r.RetryShare, Breaker: r.Breaker.setting(),
-		Created: r.Created, Deleting: r.Deleting,
-		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
-	}
+	r.Name = row.Name
 	meaning := r.Registration
 	if len(r.Meaning) == 2 && r.Meaning[0] == r.Registration {
 		meaning = r.Meaning[1]
 	}
 	return &Entry{
-		Lambda: l, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Meaning: meaning, Made: r.Made, Crons: r.Crons,
+		Lambda: r.Lambda, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Meaning: meaning, Made: r.Made, Crons: r.Crons,
 		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
-	}, l.Validate()
-}
-
-func convert[From, To any](all []From, one func(From) To) []To {
-	var converted []To
-	for _, v := range all {
-		converted = append(converted, one(v))
-	}
-	return converted
+	}, r.Validate()
 }
