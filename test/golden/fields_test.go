@@ -168,7 +168,6 @@ var requestsBut = map[protoreflect.Name]but{
 	"ControlChainRequest":      {"action": byPath},
 	"ControlJobRequest":        {"action": byPath},
 	"RegisterRequest":          {"groups": "one of them, as lambdas and slots", "previous": ofStreams},
-	"RunCronRequest":           {"request_id": "the server chooses"},
 }
 
 func checkRequest(t *testing.T, d protoreflect.MessageDescriptor, operations string, takes map[string][]string, named map[string]bool) {
