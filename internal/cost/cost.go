@@ -41,8 +41,8 @@ type Load struct {
 	TasksPerRequest float64 `json:"tasks_per_request"`
 	BufferedShare   float64 `json:"buffered_share"` // through the inbound queue; by default InboundShare
 
-	Wait      time.Duration `json:"wait_ns"`      // mean time from Schedule to due
-	Retention time.Duration `json:"retention_ns"` // how long the rows of ended managed tasks are kept
+	Wait      time.Duration `json:"-"` // mean time from Schedule to due
+	Retention time.Duration `json:"-"` // how long the rows of ended managed tasks are kept
 
 	Servers    int `json:"servers"`
 	Workers    int `json:"workers"`    // worker processes

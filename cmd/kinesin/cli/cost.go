@@ -24,6 +24,20 @@ type costFlags struct {
 	printPrices bool
 }
 
+// billObject is a bill in JSON.
+type billObject struct {
+	cost.Bill
+
+	Load loadObject `json:"load"`
+}
+
+type loadObject struct {
+	cost.Load
+
+	Wait      string `json:"wait"`
+	Retention string `json:"retention"`
+}
+
 func (a *app) costCommand() *cobra.Command {
 	f := costFlags{Load: cost.Load{
 		Mode: cost.Managed, Rate: 100, ScheduledShare: 1, PayloadBytes: 200, TasksPerRequest: 10,
@@ -86,7 +100,7 @@ func (a *app) cost(f *costFlags) error {
 	}
 	bill := cost.Of(f.Load, prices)
 	if a.json() {
-		return printJSON(a.Stdout, bill)
+		return printJSON(a.Stdout, billObject{bill, loadObject{bill.Load, durationText(bill.Load.Wait), durationText(bill.Load.Retention)}})
 	}
 	return printBill(a.Stdout, &bill)
 }

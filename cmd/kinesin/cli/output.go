@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
@@ -42,6 +43,9 @@ func (a *app) outputFlag(flags *pflag.FlagSet, more ...string) {
 }
 
 func (a *app) json() bool { return a.output == formatJSON }
+
+// durationText returns a duration as HTTP has it.
+func durationText(d time.Duration) string { return string(api.AppendDuration(nil, d.Microseconds())) }
 
 // warnings returns a logger of warnings and errors to stderr.
 func (a *app) warnings() *slog.Logger {

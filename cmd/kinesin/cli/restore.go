@@ -47,18 +47,18 @@ cancelled later are live again. Tasks that are due start as soon as a server run
 
 // restoreObject is the result of a restore in JSON.
 type restoreObject struct {
-	Data       string `json:"data"`
-	Created    string `json:"created"`
-	AgeSeconds int64  `json:"age_seconds"`
-	Files      int    `json:"files"`
-	Bytes      int64  `json:"bytes"`
-	Live       int64  `json:"live_tasks"`
-	Overdue    int64  `json:"overdue_tasks"`
+	Data    string `json:"data"`
+	Created string `json:"created"`
+	Age     string `json:"age"`
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Live    int64  `json:"live_tasks"`
+	Overdue int64  `json:"overdue_tasks"`
 }
 
 func (a *app) printRestore(data string, r *server.RestoreReport) error {
 	age := clock.Real().Now().Time().Sub(r.Created).Truncate(time.Second)
-	o := restoreObject{data, timeText(r.Created), int64(age.Seconds()), r.Files, r.Bytes, r.Live, r.Overdue}
+	o := restoreObject{data, timeText(r.Created), durationText(age), r.Files, r.Bytes, r.Live, r.Overdue}
 	err := a.print(o, "restored to %s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue",
 		data, o.Created, formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue)
 	if err == nil && r.Overdue > 0 && !a.json() {
