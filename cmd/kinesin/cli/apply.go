@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -111,12 +112,12 @@ type applying struct {
 
 // change is what is done with one thing.
 type change struct {
-	Action  string          `json:"action"`
-	Kind    string          `json:"kind"`
-	Name    string          `json:"name"`
-	Line    int             `json:"line,omitempty"` // in the file
-	Changes []settingChange `json:"changes,omitempty"`
-	refusal
+	Action  string           `json:"action"`
+	Kind    string           `json:"kind"`
+	Name    string           `json:"name"`
+	Line    int              `json:"line,omitempty"` // in the file
+	Changes []settingChange  `json:"changes,omitempty"`
+	Problem *api.HTTPProblem `json:"problem,omitempty"`
 
 	do func(ctx context.Context) error
 }
@@ -149,7 +150,7 @@ func (p *applying) execute(ctx context.Context) {
 		if c.do == nil {
 			continue
 		}
-		c.refusal = refusalOf(c.do(ctx))
+		c.Problem = httpProblemOf(c.do(ctx))
 	}
 }
 
@@ -157,7 +158,7 @@ func (p *applying) execute(ctx context.Context) {
 func (p *applying) print(dryRun bool) error {
 	failed, counts := 0, map[string]int{}
 	for _, c := range p.changes {
-		if counts[c.Action]++; c.Error != "" {
+		if counts[c.Action]++; c.Problem != nil {
 			failed++
 		}
 	}
@@ -197,12 +198,12 @@ func (p *applying) printLines() error {
 			}
 			line += ": " + strings.Join(texts, ", ")
 		}
-		if c.Error != "" {
+		if c.Problem != nil {
 			line += ": refused"
 			if c.Line > 0 {
 				line += fmt.Sprintf(" (%s: line %d)", p.declared.file, c.Line)
 			}
-			line += ": " + c.Error
+			line += ": " + c.Problem.Detail
 		}
 		if err := p.printLine(line); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
@@ -234,26 +235,14 @@ func scheduleAll(ctx context.Context, k *sdk.Client, items []sdk.Item) []sdk.Res
 	}
 }
 
-// batchObject is a result of a batch in JSON.
-type batchObject struct {
-	Line      int    `json:"line"`
-	ID        string `json:"id,omitempty"`
-	Due       string `json:"due,omitempty"`
-	Duplicate bool   `json:"duplicate,omitempty"`
-
-	State    sdk.State `json:"state,omitempty"`
-	Replaced bool      `json:"replaced,omitempty"`
-	refusal
-}
-
 func (b *batch) format(w *bytes.Buffer, line int, r *sdk.Result) {
 	switch {
-	case b.json:
-		o := batchObject{Line: line, ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate, State: r.State, Replaced: r.Replaced}
-		if o.refusal = refusalOf(r.Err); r.Err != nil {
-			o.Error = oneLine(r.Err)
+	case b.json: // as HTTP answers a batch, and the number of the line
+		text := jsonform.Append(w.AvailableBuffer(), scheduledOf(r))
+		if r.Err != nil {
+			text = append(jsonform.AppendValue([]byte(`{"problem":`), httpProblemOf(r.Err)), '}')
 		}
-		_ = printJSON(w, o) // writing to a buffer cannot fail
+		fmt.Fprintf(w, "%s,\"line\":%d}\n", text[:len(text)-1], line)
 	case r.Err != nil:
 		fmt.Fprintf(w, "error: line %d: %s\n", line, oneLine(r.Err))
 	default:

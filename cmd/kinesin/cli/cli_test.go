@@ -743,13 +743,14 @@ func TestLargeBatchStaysInOrder(t *testing.T) {
 	var last string
 	for i := 1; i <= n; i++ {
 		var r struct {
-			Line              int
-			ID, Error, Reason string
+			Line    int
+			ID      string
+			Problem struct{ Reason string }
 		}
 		if err := d.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Line != i || (r.ID == "") != (i%1000 == 0) || (r.Reason == "invalid") != (i%1000 == 0) {
+		if r.Line != i || (r.ID == "") != (i%1000 == 0) || (r.Problem.Reason == "invalid") != (i%1000 == 0) {
 			t.Fatalf("result %d is %+v", i, r)
 		}
 		if r.ID != "" {

@@ -100,21 +100,6 @@ func (t table) facts(all [][2]string) {
 	}
 }
 
-// refusal is the error of one of several results in JSON.
-type refusal struct {
-	Error  string `json:"error,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-// refusalOf returns an error and its reason, such as "not_found"; empty for nil.
-func refusalOf(err error) refusal {
-	if err == nil {
-		return refusal{}
-	}
-	reason := api.ProblemOf(err).GetReason()
-	return refusal{err.Error(), strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))}
-}
-
 // problemOf returns an error as it stands in a result; nil for nil.
 func problemOf(err error) *kinesinv1.Problem {
 	p := api.ProblemOf(err)

@@ -222,9 +222,13 @@ func (a *app) printScheduled(r *sdk.Result) error {
 	if r.Duplicate && !a.json() {
 		a.note("%s", duplicateText(r))
 	}
-	return a.print(&kinesinv1.ScheduleResult{
+	return a.print(scheduledOf(r), "%s", r.ID)
+}
+
+func scheduledOf(r *sdk.Result) *kinesinv1.ScheduleResult {
+	return &kinesinv1.ScheduleResult{
 		Id: string(r.ID), Due: int64(task.InstantOf(r.Due)), Duplicate: r.Duplicate, State: string(r.State), Replaced: r.Replaced,
-	}, "%s", r.ID)
+	}
 }
 
 // duplicateText says what became of a task whose key was held.
