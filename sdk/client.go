@@ -123,6 +123,10 @@ func init() { //nolint:gochecknoinits // package sdk/admin makes its calls as a 
 			},
 			RequestID: func() []byte { return requestIDs(c.cfg.Clock, 1)[0] },
 			TaskInfo:  func(w *kinesinv1.Task) any { return taskInfoOf(w) },
+			AddMembers: func(ctx context.Context, group string, at int, items any, added func(*kinesinv1.AddMembersResponse)) error {
+				all, _ := items.([]Item)
+				return c.addMembers(ctx, group, at, all, added)
+			},
 			Task: func(result any) *kinesinv1.Task {
 				r, _ := result.(*GetResult)
 				if r.wire == nil {

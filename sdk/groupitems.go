@@ -15,12 +15,22 @@ import (
 // call makes it again with the same at. ErrStaleSeq says that the group has another number of members, and
 // ErrTooLate that it was sealed, or has ended. Members have no Key of their own.
 func (c *Client) AddMembers(ctx context.Context, group string, at int, items []Item) (ids []ID, err error) {
+	err = c.addMembers(ctx, group, at, items, func(r *kinesinv1.AddMembersResponse) {
+		for _, id := range r.GetIds() {
+			ids = append(ids, ID(id))
+		}
+	})
+	return ids, err
+}
+
+// addMembers is AddMembers, and calls added with the answer to each call to the server.
+func (c *Client) addMembers(ctx context.Context, group string, at int, items []Item, added func(*kinesinv1.AddMembersResponse)) error {
 	for start := 0; start < len(items); {
 		// The payloads are encoded before the call is cut, since a codec may make them larger.
 		most := min(len(items), start+itemsPerCallMax)
 		encoded, large, err := c.encodeMembers(ctx, group, at+start, items[start:most])
 		if err != nil {
-			return ids, err
+			return err
 		}
 		n := fitting(encoded)
 		request := &kinesinv1.AddMembersRequest{Group: group, At: countOf(at + start)}
@@ -32,22 +42,20 @@ func (c *Client) AddMembers(ctx context.Context, group string, at int, items []I
 		large = slices.DeleteFunc(large, func(u upload) bool { return u.at >= n })
 		c.putAll(ctx, large, results)
 		if err := firstError(results); err != nil {
-			return ids, err
+			return err
 		}
 		r, err := call(ctx, c, "add members to a group", c.backend.groups.AddMembers, request)
 		if err != nil {
-			return ids, err
+			return err
 		}
 		c.putLateAgain(ctx, begun, large, results)
 		if err := firstError(results); err != nil {
-			return ids, err
+			return err
 		}
-		for _, id := range r.GetIds() {
-			ids = append(ids, ID(id))
-		}
+		added(r)
 		start += n
 	}
-	return ids, nil
+	return nil
 }
 
 // encodeMembers returns members as they are stored, and the blobs that they need. A member has a key of the

@@ -77,6 +77,8 @@ type Calls struct {
 	// Task returns the task of an *sdk.GetResult as a message, with the payload and the result as users have them; an
 	// empty one if there is none.
 	Task func(result any) *kinesinv1.Task
+	// AddMembers adds []sdk.Item to a group, as sdk.Client.AddMembers, and calls added with the answer to each call.
+	AddMembers func(ctx context.Context, group string, at int, items any, added func(*kinesinv1.AddMembersResponse)) error
 	// Decode returns a payload that was read of a task as users have it.
 	Decode func(ctx context.Context, lambda, key, id string, payload []byte) ([]byte, error)
 }

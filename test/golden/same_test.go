@@ -70,6 +70,7 @@ var sameAsHTTP = []struct{ command, request, answer string }{
 	{"chain pause k1", "POST /v1/chains/k1/pause", ""},
 	{"chain extend k1 --start-before 2096-01-01T00:00:00Z", `POST /v1/chains/k1/extend {"start_before":"2096-01-01T00:00:00Z"}`, ""},
 	{"group get g", "GET /v1/groups/g", ""},
+	{"group add g --lambda mail --offset 3", `POST /v1/groups/g/members {"at":3,"items":[{"lambda":"mail"}]}`, `{"ids":["k1"],"members":4}`},
 	{"group create --then -", `POST /v1/groups {"then":[{"lambda":"mail"}]}`, ""},
 }
 

@@ -242,13 +242,18 @@ func (b *batch) format(w *bytes.Buffer, line int, r *sdk.Result) {
 		if r.Err != nil {
 			text = append(jsonform.AppendValue([]byte(`{"problem":`), httpProblemOf(r.Err)), '}')
 		}
-		fmt.Fprintf(w, "%s,\"line\":%d}\n", text[:len(text)-1], line)
+		appendLine(w, text, "line", line)
 	case r.Err != nil:
 		fmt.Fprintf(w, "error: line %d: %s\n", line, oneLine(r.Err))
 	default:
 		w.WriteString(string(r.ID))
 		w.WriteByte('\n')
 	}
+}
+
+// appendLine appends an object and a newline. The object gets one more member, a number.
+func appendLine(w *bytes.Buffer, object []byte, name string, n int) {
+	fmt.Fprintf(w, "%s,%q:%d}\n", object[:len(object)-1], name, n)
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

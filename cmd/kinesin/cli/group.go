@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
@@ -124,7 +126,12 @@ first time: members that are there are not added again. Without it they are adde
 		if err := a.readFiles(f, &s, &item); err != nil {
 			return err
 		}
-		return a.addMembers(ctx, k, args[0], at, []sdk.Item{item})
+		var added *kinesinv1.AddMembersResponse
+		err = over(k).AddMembers(ctx, args[0], at, []sdk.Item{item}, func(r *kinesinv1.AddMembersResponse) { added = r })
+		if err != nil {
+			return err
+		}
+		return a.print(added, "%s", first(added.GetIds()))
 	})
 }
 
@@ -148,7 +155,7 @@ func (a *app) addBatch(ctx context.Context, k *sdk.Client, id, lambda, path stri
 			}
 			items[i] = item
 		}
-		if err := a.addMembers(ctx, k, id, at, items); err != nil {
+		if err := a.addLines(ctx, k, id, at, items); err != nil {
 			return fmt.Errorf("lines %d to %d: %w", c.lines[0].number, c.lines[len(c.lines)-1].number, err)
 		}
 		at += len(items)
@@ -160,24 +167,21 @@ func (a *app) addBatch(ctx context.Context, k *sdk.Client, id, lambda, path stri
 	return err
 }
 
-type addedObject struct {
-	ID    string `json:"id"`
-	Index int    `json:"index"`
-}
-
-// addMembers adds members in one call, and prints them.
-func (a *app) addMembers(ctx context.Context, k *sdk.Client, id string, at int, items []sdk.Item) error {
-	ids, err := k.AddMembers(ctx, id, at, items)
-	for i, member := range ids {
-		if a.json() {
-			if err := printJSON(a.Stdout, addedObject{string(member), at + i}); err != nil {
-				return err
+// addLines adds members of lines, and prints them, as HTTP answers a batch.
+func (a *app) addLines(ctx context.Context, k *sdk.Client, id string, at int, items []sdk.Item) error {
+	var out bytes.Buffer
+	err := over(k).AddMembers(ctx, id, at, items, func(r *kinesinv1.AddMembersResponse) {
+		for _, member := range r.GetIds() {
+			if a.json() {
+				appendLine(&out, jsonform.Append(nil, &kinesinv1.ScheduleResult{Id: member, Duplicate: r.GetExisted()}), "index", at)
+			} else {
+				fmt.Fprintln(&out, member)
 			}
-		} else if _, err := fmt.Fprintln(a.Stdout, member); err != nil {
-			return err
+			at++
 		}
-	}
-	return err
+	})
+	_, printErr := out.WriteTo(a.Stdout)
+	return cmp.Or(err, printErr)
 }
 
 func (a *app) groupSealCommand() *cobra.Command {
