@@ -18,6 +18,7 @@ func TestKindsOfFields(t *testing.T) {
 		kinesinv1.Kind_KIND_COUNT:    {protoreflect.Int64Kind},
 		kinesinv1.Kind_KIND_HEX:      {protoreflect.BytesKind},
 		kinesinv1.Kind_KIND_PAYLOAD:  {protoreflect.BytesKind, protoreflect.StringKind},
+		kinesinv1.Kind_KIND_SECRET:   {protoreflect.StringKind},
 	}
 	protoregistry.GlobalFiles.RangeFilesByPackage("kinesin.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {

@@ -28,6 +28,31 @@ func Append(dst []byte, m proto.Message) []byte {
 	return tableOf(r.Descriptor()).append(dst, r)
 }
 
+// AppendRecord appends a message as Append does, without payloads and secrets: for what is kept of a change.
+func AppendRecord(dst []byte, m proto.Message) []byte {
+	open := proto.Clone(m)
+	hide(open.ProtoReflect())
+	return Append(dst, open)
+}
+
+// hide clears what no record has.
+func hide(m protoreflect.Message) {
+	m.Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch kind := api.KindOf(d); {
+		case kind == kinesinv1.Kind_KIND_PAYLOAD || kind == kinesinv1.Kind_KIND_SECRET:
+			m.Clear(d)
+		case d.Message() == nil || d.IsMap():
+		case d.IsList():
+			for i := range v.List().Len() {
+				hide(v.List().Get(i).Message())
+			}
+		default:
+			hide(v.Message())
+		}
+		return true
+	})
+}
+
 func (t *table) append(dst []byte, m protoreflect.Message) []byte {
 	if t.isProblem {
 		problem, _ := m.Interface().(*kinesinv1.Problem)

@@ -144,6 +144,22 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// A record of a change has neither payloads nor secrets, and the message keeps them.
+func TestRecordsHideWhatIsSecret(t *testing.T) {
+	for want, m := range map[string]proto.Message{
+		`{"token":{"name":"n","grants":["read:a"]}}`: &kinesinv1.CreateTokenResponse{Token: &kinesinv1.Token{Name: "n", Grants: []string{"read:a"}}, Secret: "s"},
+		`{"name":"n","lambda":"a","version":2}`:      &kinesinv1.SetCronRequest{Cron: &kinesinv1.Cron{Name: "n", Lambda: "a", Version: 2, Payload: []byte("p")}},
+		`{"items":[{"lambda":"a","then":[{"lambda":"b"}]}]}`: &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{
+			{Lambda: "a", Payload: []byte("p"), Then: []*kinesinv1.ScheduleItem{{Lambda: "b", Payload: []byte("p")}}},
+		}},
+	} {
+		before := proto.Clone(m)
+		if got := string(jsonform.AppendRecord(nil, m)); got != want || !proto.Equal(m, before) {
+			t.Errorf("%s, want %s; the message is %v", got, want, m)
+		}
+	}
+}
+
 // requests returns the types of the requests of all calls.
 func requests(tb testing.TB) (all []protoreflect.MessageType) {
 	tb.Helper()

@@ -772,10 +772,10 @@ const file_kinesin_v1_access_service_proto_rawDesc = "" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\x06grants\x18\x02 \x03(\tB\x04\xf0\xf3\x18@R\x06grants\x12 \n" +
-	"\blifetime\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\blifetime\"V\n" +
+	"\blifetime\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x02R\blifetime\"\\\n" +
 	"\x13CreateTokenResponse\x12'\n" +
-	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x13\n" +
+	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\x12\x1c\n" +
+	"\x06secret\x18\x02 \x01(\tB\x04\xc0\xf3\x18\x06R\x06secret\"\x13\n" +
 	"\x11ListTokensRequest\"?\n" +
 	"\x12ListTokensResponse\x12)\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x11.kinesin.v1.TokenR\x06tokens\"(\n" +

@@ -649,7 +649,7 @@ func (*KeyRequest) Descriptor() ([]byte, []int) {
 
 type KeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY for sending to the queue; a secret
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY for sending to the queue
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,9 +734,9 @@ const file_kinesin_v1_inbound_service_proto_rawDesc = "" +
 	"\x16DeleteRejectedResponse\x12:\n" +
 	"\aresults\x18\x01 \x03(\v2 .kinesin.v1.DeleteRejectedResultR\aresults\"\f\n" +
 	"\n" +
-	"KeyRequest\"\x1f\n" +
-	"\vKeyResponse\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key2\xa4\x03\n" +
+	"KeyRequest\"%\n" +
+	"\vKeyResponse\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\tB\x04\xc0\xf3\x18\x06R\x03key2\xa4\x03\n" +
 	"\x0eInboundService\x12V\n" +
 	"\fListRejected\x12\x1f.kinesin.v1.ListRejectedRequest\x1a .kinesin.v1.ListRejectedResponse\"\x03\x90\x02\x01\x12S\n" +
 	"\vGetRejected\x12\x1e.kinesin.v1.GetRejectedRequest\x1a\x1f.kinesin.v1.GetRejectedResponse\"\x03\x90\x02\x01\x12T\n" +

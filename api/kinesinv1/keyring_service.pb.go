@@ -655,10 +655,10 @@ const file_kinesin_v1_keyring_service_proto_rawDesc = "" +
 	"\arevoked\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\arevoked\"F\n" +
 	"\x10AddSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
-	"\alambdas\x18\x02 \x03(\tB\x04\xf0\xf3\x18dR\alambdas\"X\n" +
+	"\alambdas\x18\x02 \x03(\tB\x04\xf0\xf3\x18dR\alambdas\"^\n" +
 	"\x11AddSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\x14\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\x12\x16\n" +
+	"\x03key\x18\x02 \x01(\tB\x04\xc0\xf3\x18\x06R\x03key\"\x14\n" +
 	"\x12ListSendersRequest\"J\n" +
 	"\x13ListSendersResponse\x123\n" +
 	"\asenders\x18\x01 \x03(\v2\x19.kinesin.v1.InboundSenderR\asenders\")\n" +

@@ -32,6 +32,7 @@ const (
 	Kind_KIND_COUNT       Kind = 3 // of 64 bits, and no time
 	Kind_KIND_HEX         Kind = 4 // bytes that people see in hexadecimal digits
 	Kind_KIND_PAYLOAD     Kind = 5 // bytes of a user, or a text of JSON
+	Kind_KIND_SECRET      Kind = 6 // a text that, as a payload, is in no record
 )
 
 // Enum value maps for Kind.
@@ -43,6 +44,7 @@ var (
 		3: "KIND_COUNT",
 		4: "KIND_HEX",
 		5: "KIND_PAYLOAD",
+		6: "KIND_SECRET",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -51,6 +53,7 @@ var (
 		"KIND_COUNT":       3,
 		"KIND_HEX":         4,
 		"KIND_PAYLOAD":     5,
+		"KIND_SECRET":      6,
 	}
 )
 
@@ -173,7 +176,7 @@ var File_kinesin_v1_options_proto protoreflect.FileDescriptor
 const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"\x18kinesin/v1/options.proto\x12\n" +
-	"kinesin.v1\x1a google/protobuf/descriptor.proto*q\n" +
+	"kinesin.v1\x1a google/protobuf/descriptor.proto*\x82\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_INSTANT\x10\x01\x12\x11\n" +
@@ -181,7 +184,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"KIND_COUNT\x10\x03\x12\f\n" +
 	"\bKIND_HEX\x10\x04\x12\x10\n" +
-	"\fKIND_PAYLOAD\x10\x05:E\n" +
+	"\fKIND_PAYLOAD\x10\x05\x12\x0f\n" +
+	"\vKIND_SECRET\x10\x06:E\n" +
 	"\x04kind\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x8e\x03 \x01(\x0e2\x10.kinesin.v1.KindR\x04kind:<\n" +
 	"\tread_only\x12\x1d.google.protobuf.FieldOptions\x18\xb9\x8e\x03 \x01(\bR\breadOnly:7\n" +
 	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inline:;\n" +

@@ -91,19 +91,25 @@ func (s *Service) isKept(g *gates.Gate) bool {
 	return g.Ended.IsZero() || s.Clock.Now() < g.Ended.Add(gates.KeptFor)
 }
 
-// view returns a gate as users see it. Without its lambda, which was deleted, it has ended.
-func (s *Service) view(g *gates.Gate, l *catalog.Entry) *kinesinv1.Gate {
+// View returns a gate as users see it.
+func View(g *gates.Gate, now task.Instant) *kinesinv1.Gate {
 	v := &kinesinv1.Gate{
 		Id: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Reason: g.Reason, Owner: g.Owner,
-		Created: int64(g.Created), Until: int64(g.Until), State: g.State(s.Clock.Now()), Pace: g.Pace, Ended: int64(g.Ended), EndedBy: g.EndedBy,
+		Created: int64(g.Created), Until: int64(g.Until), State: g.State(now), Pace: g.Pace, Ended: int64(g.Ended), EndedBy: g.EndedBy,
 	}
 	if g.TagName != "" {
 		v.Tag = g.TagName + "=" + g.TagValue
 	}
-	switch {
-	case v.State == stateEnded && g.Ended.IsZero():
+	if v.State == stateEnded && g.Ended.IsZero() {
 		v.Ended = v.Until
-	case l == nil:
+	}
+	return v
+}
+
+// view returns a gate as users see it, which has ended if its lambda was deleted.
+func (s *Service) view(g *gates.Gate, l *catalog.Entry) *kinesinv1.Gate {
+	v := View(g, s.Clock.Now())
+	if l == nil {
 		v.State = stateEnded
 	}
 	return v

@@ -151,7 +151,7 @@ func (s crons) seesPayload(ctx context.Context, c *kinesinv1.Cron) bool {
 func forRecord[A interface{ GetCron() *kinesinv1.Cron }](response A) *kinesinv1.Cron {
 	c := proto.CloneOf(response.GetCron())
 	if c != nil {
-		c.Payload, c.Next = nil, nil
+		c.Next = nil
 	}
 	return c
 }

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
@@ -89,9 +89,5 @@ func (g *Guard) settings(m proto.Message) string {
 	if g.Audit == nil || m == nil || !m.ProtoReflect().IsValid() {
 		return ""
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil {
-		return ""
-	}
-	return string(text)
+	return string(jsonform.AppendRecord(nil, m))
 }

@@ -55,8 +55,7 @@ func TestWhatIsRecordedOfAChange(t *testing.T) {
 	log := audit.New(audit.Config{
 		Rows: store.New(mem.New(), store.Config{Clock: v.Process(0)}), Clock: v.Process(0), Log: slog.New(slog.DiscardHandler),
 		Written: func(r audit.Record) {
-			text := strings.Join([]string{r.Action, r.Target, r.Outcome, r.Before, "->", r.After}, " ")
-			got = append(got, strings.ReplaceAll(text, `, "`, `,"`)) // protojson varies its spaces
+			got = append(got, strings.Join([]string{r.Action, r.Target, r.Outcome, r.Before, "->", r.After}, " "))
 		},
 	})
 	grants, err := access.ParseGrants([]string{"admin:mail", "admin:sms", "operate:mail"})

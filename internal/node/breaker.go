@@ -2,8 +2,9 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/breaker"
@@ -53,9 +54,9 @@ func (n *Node) breakerChanged(ctx context.Context, before, after *gates.Gate) {
 	if n.audit == nil {
 		return
 	}
-	r := audit.Record{Identity: gates.BreakerOwner, From: access.ServerName, Action: "gate.set", Target: after.Lambda, Outcome: audit.OK, After: gateText(after)}
+	r := audit.Record{Identity: gates.BreakerOwner, From: access.ServerName, Action: "gate.set", Target: after.Lambda, Outcome: audit.OK, After: n.gateText(after)}
 	if before != nil {
-		r.Before = gateText(before)
+		r.Before = n.gateText(before)
 	}
 	if after.Breaker == nil || !after.Ended.IsZero() || after.Probes() {
 		r.Action = "gate.resume"
@@ -63,7 +64,6 @@ func (n *Node) breakerChanged(ctx context.Context, before, after *gates.Gate) {
 	n.audit.Note(ctx, r)
 }
 
-func gateText(g *gates.Gate) string {
-	text, _ := json.Marshal(g) //nolint:errchkjson // of texts and numbers
-	return string(text)
+func (n *Node) gateText(g *gates.Gate) string {
+	return string(jsonform.AppendRecord(nil, gating.View(g, n.clock.Now())))
 }

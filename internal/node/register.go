@@ -4,8 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
@@ -44,8 +43,7 @@ func (n *Node) noteRegistered(ctx context.Context, lambda, outcome string) {
 	}
 	r := audit.Record{Identity: access.ServerName, From: "registration", Action: action, Target: lambda, Outcome: audit.OK}
 	if l, err := n.lambdas.GetLambda(ctx, &kinesinv1.GetLambdaRequest{Name: lambda}); err == nil {
-		text, _ := protojson.MarshalOptions{UseProtoNames: true}.Marshal(l.GetLambda()) // as those of calls
-		r.After = string(text)
+		r.After = string(jsonform.AppendRecord(nil, l.GetLambda())) // as those of calls
 	}
 	n.audit.Note(ctx, r)
 }

@@ -407,7 +407,7 @@ var Of = map[string]string{
 	"kinesin.v1.Job.where":                          "the filter expression; empty: it selects by all, backfill or group",
 	"kinesin.v1.JobRefusal.id":                      "of the task",
 	"kinesin.v1.JobRefusal.text":                    "why it was not changed",
-	"kinesin.v1.KeyResponse.key":                    "KINESIN_INBOUND_KEY for sending to the queue; a secret",
+	"kinesin.v1.KeyResponse.key":                    "KINESIN_INBOUND_KEY for sending to the queue",
 	"kinesin.v1.KeyringKey.created":                 "when it was added",
 	"kinesin.v1.KeyringKey.messages_until":          "until then it verifies messages, page tokens and lease proofs",
 	"kinesin.v1.KeyringKey.number":                  "of the key; rises with each rotation",
