@@ -214,7 +214,6 @@ var reserved = map[string][]string{
 	"github.com/netresearch/go-cron":  {"internal/cron"},
 	"github.com/teambition/rrule-go":  {"internal/cron"},
 	"github.com/spf13":                {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
-	"github.com/google/jsonschema-go": {"internal/rest"},
 	"maragu.dev/gomponents":           {"web"},
 	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                          {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},

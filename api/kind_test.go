@@ -17,6 +17,7 @@ func TestKindsOfFields(t *testing.T) {
 		kinesinv1.Kind_KIND_DURATION: {protoreflect.Int64Kind},
 		kinesinv1.Kind_KIND_COUNT:    {protoreflect.Int64Kind},
 		kinesinv1.Kind_KIND_HEX:      {protoreflect.BytesKind},
+		kinesinv1.Kind_KIND_CLAIM:    {protoreflect.BytesKind},
 		kinesinv1.Kind_KIND_PAYLOAD:  {protoreflect.BytesKind, protoreflect.StringKind},
 		kinesinv1.Kind_KIND_SECRET:   {protoreflect.StringKind},
 	}

@@ -20,7 +20,11 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		return nil, err
 	}
 	defer s.end()
-	groups, missing, err := s.groupsOf(ctx, r.GetGroups())
+	pools := r.GetGroups()
+	if len(r.GetLambdas()) > 0 {
+		pools = append(pools, &kinesinv1.SlotGroup{Lambdas: r.GetLambdas(), Slots: max(r.GetSlots(), 1)})
+	}
+	groups, missing, err := s.groupsOf(ctx, pools)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestThePlainAPI(t *testing.T) {
 		t.Error(beat)
 	}
 	result := fmt.Sprintf(`{"worker":%q,"results":[{"claim":%q,"outcome":"success"}]}`, lease["worker"], claim)
-	if _, acks := r.plain("", "POST", "/v1/work/results", result); at(acks, "results", 0, "claim") != claim || at(acks, "results", 0, "problem") != nil {
+	if _, acks := r.plain("", "POST", "/v1/work/results", result); at(acks, "acks", 0, "claim") != claim || at(acks, "acks", 0, "problem") != nil {
 		t.Error(acks)
 	}
 	if status, ended := r.plain("", "GET", "/v1/tasks/"+id+"/wait?timeout=20s", ""); status != 200 || ended["state"] != "success" || ended["ended"] == nil {

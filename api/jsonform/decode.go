@@ -88,7 +88,7 @@ func (o *object) missing() (names []string) {
 	for _, part := range o.parts {
 		fields := tableOf(part.Descriptor()).fields
 		for i := range fields {
-			name := string(fields[i].Name())
+			name := fields[i].name
 			if fields[i].isRequired && !fields[i].isReadOnly && !slices.Contains(o.given, name) &&
 				!slices.Contains(o.except, name) && !slices.Contains(o.except, "?"+name) {
 				names = append(names, name)
@@ -116,6 +116,9 @@ func (o *object) whole(data []byte) error {
 
 // decode reads the value that is next.
 func (o *object) decode(s *scanner) error {
+	if tableOf(o.parts[0].Descriptor()).isClaim {
+		return setClaim(o.parts[0], s.value())
+	}
 	err := s.members(o.where, func(name string) error {
 		m, of, known := o.member(name)
 		switch {
@@ -127,6 +130,9 @@ func (o *object) decode(s *scanner) error {
 		o.given = append(o.given, name)
 		if m.kind == kinesinv1.Kind_KIND_PAYLOAD {
 			return o.payload(m, of, s.value())
+		}
+		if m.kind == kinesinv1.Kind_KIND_CLAIM {
+			return setClaim(of, s.value())
 		}
 		return o.set(m.field, of, s)
 	})

@@ -58,6 +58,9 @@ func (t *table) append(dst []byte, m protoreflect.Message) []byte {
 		problem, _ := m.Interface().(*kinesinv1.Problem)
 		return AppendValue(dst, api.HTTPProblemOf(problem))
 	}
+	if t.isClaim {
+		return appendClaim(dst, m)
+	}
 	dst = t.members(append(dst, '{'), m)
 	return closed(dst, '}')
 }
@@ -86,6 +89,8 @@ func (t *table) members(dst []byte, m protoreflect.Message) []byte {
 		case f.kind == kinesinv1.Kind_KIND_PAYLOAD:
 			dst = f.payload(dst, v)
 			continue
+		case f.kind == kinesinv1.Kind_KIND_CLAIM:
+			dst = appendClaim(append(dst, f.key...), m)
 		case f.IsMap():
 			dst = f.entries(append(append(dst, f.key...), '{'), v.Map())
 		case f.IsList():

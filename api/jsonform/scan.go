@@ -103,18 +103,6 @@ func unquoted(raw []byte) (text string, is bool) {
 	return text, err == nil
 }
 
-// EachMember calls f with each member of a JSON object, in order. where names the object in errors.
-func EachMember(where any, raw []byte, f func(name string, value json.RawMessage) error) error {
-	if !json.Valid(raw) {
-		return fmt.Errorf("%v: not JSON", where)
-	}
-	s := &scanner{data: raw}
-	return s.members(where, func(name string) error { return f(name, s.value()) })
-}
-
-// IsNull reports whether a JSON value is null.
-func IsNull(raw []byte) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
-
 // Shown returns the beginning of a value, for an error.
 func Shown(raw []byte) string {
 	const bytesMax = 40

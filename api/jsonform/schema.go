@@ -17,6 +17,9 @@ type Schema = map[string]any
 
 // SchemaOf returns the schema of what Append makes of a type of message. inside returns that of a message inside.
 func SchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.MessageDescriptor) Schema) Schema {
+	if tableOf(d).isClaim {
+		return Schema{"type": "string", "pattern": claimPattern}
+	}
 	w := writer{properties: Schema{}, inside: inside}
 	w.add(tableOf(d))
 	return w.schema()
@@ -24,6 +27,9 @@ func SchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.Message
 
 // RequestSchemaOf returns the schema of what Decode takes.
 func RequestSchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.MessageDescriptor) Schema, except ...string) Schema {
+	if tableOf(d).isClaim {
+		return SchemaOf(d, inside)
+	}
 	w := writer{properties: Schema{}, inside: inside, isRequest: true, except: except}
 	w.add(tableOf(d))
 	schema := w.schema()
@@ -51,7 +57,7 @@ func (w *writer) schema() Schema {
 func (w *writer) add(t *table) {
 	for i := range t.fields {
 		f := &t.fields[i]
-		name := string(f.Name())
+		name := f.name
 		if f.isInline {
 			w.add(f.inside())
 			continue
@@ -59,16 +65,18 @@ func (w *writer) add(t *table) {
 		if w.isRequest && (f.isReadOnly || slices.Contains(w.except, name)) {
 			continue
 		}
-		if f.always || w.isRequest && f.isRequired && !slices.Contains(w.except, "?"+name) {
+		if !w.isRequest && f.always || w.isRequest && f.isRequired && !slices.Contains(w.except, "?"+name) {
 			w.required = append(w.required, name)
 		}
-		one := f.describe(w.inside)
+		var one Schema
 		switch {
 		case f.IsMap():
 			values := field{FieldDescriptor: f.MapValue()}
 			one = Schema{"type": "object", "additionalProperties": values.describe(w.inside)}
 		case f.IsList():
-			one = Schema{"type": "array", "items": one}
+			one = Schema{"type": "array", "items": f.describe(w.inside)}
+		default:
+			one = f.describe(w.inside)
 		}
 		if w.isRequest {
 			f.bound(one)
@@ -110,6 +118,8 @@ func (f *field) describe(inside func(protoreflect.MessageDescriptor) Schema) Sch
 		return Schema{"type": "string", "pattern": api.SignedDurationPattern, "examples": []string{"90s"}}
 	case kinesinv1.Kind_KIND_HEX:
 		return Schema{"type": "string", "pattern": "^[0-9a-fA-F-]*$"}
+	case kinesinv1.Kind_KIND_CLAIM:
+		return Schema{"type": "string", "pattern": claimPattern}
 	case kinesinv1.Kind_KIND_PAYLOAD:
 		return Schema{}
 	}

@@ -22,6 +22,7 @@ type table struct {
 	fields     []field           // in the order of the contract
 	byName     map[string]member // what a request may have, by name
 	isProblem  bool
+	isClaim    bool // it has nothing but a claim, and is one in JSON
 }
 
 // member is what a name in a request stands for.
@@ -38,6 +39,7 @@ var payloadForms = []string{"", "_text", "_base64"}
 type field struct {
 	protoreflect.FieldDescriptor
 
+	name     string // in JSON
 	key      string // its name, in quotes, with a colon
 	kind     kinesinv1.Kind
 	always   bool          // it is there also if it is not set
@@ -58,18 +60,24 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 	if known, found := tables.Load(d); found {
 		return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, d.Fields().Len()), byName: map[string]member{}}
+	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, 0, d.Fields().Len()), byName: map[string]member{}}
 	isAnswer := !requested()[d.FullName()]
-	for i := range t.fields {
+	for i := range d.Fields().Len() {
 		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i)), max: api.ListMax(d.Fields().Get(i))}
-		f.key = strconv.Quote(string(f.Name())) + ":"
-		f.always = isAnswer && !f.HasPresence() && isNumber(f)
+		if f.name = string(f.Name()); f.kind == kinesinv1.Kind_KIND_CLAIM {
+			f.name, t.isClaim = "claim", d.Fields().Len() == 2
+		}
+		f.key = strconv.Quote(f.name) + ":"
+		f.always = isAnswer && !f.HasPresence() && (isNumber(f) || f.kind == kinesinv1.Kind_KIND_CLAIM || says(f, kinesinv1.E_Always))
+		if isOfClaim := f.Name() == attemptName && api.KindOf(d.Fields().Get(0)) == kinesinv1.Kind_KIND_CLAIM; isOfClaim && !isAnswer {
+			continue
+		}
 		f.isInline, f.isReadOnly, f.isRequired = says(f, kinesinv1.E_Inline), says(f, kinesinv1.E_ReadOnly), says(f, kinesinv1.E_Required)
 		f.isPositive, f.isSigned = says(f, kinesinv1.E_Positive), says(f, kinesinv1.E_Signed)
 		if inside := f.Message(); inside != nil && !f.IsMap() {
 			f.inside = sync.OnceValue(func() *table { return tableOf(inside) })
 		}
-		t.fields[i] = f
+		t.fields = append(t.fields, f)
 		if f.isInline || f.isReadOnly {
 			continue
 		}
@@ -78,7 +86,7 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 			forms = payloadForms
 		}
 		for _, form := range forms {
-			t.byName[string(f.Name())+form] = member{&t.fields[i], form}
+			t.byName[f.name+form] = member{&t.fields[len(t.fields)-1], form}
 		}
 	}
 	known, _ := tables.LoadOrStore(d, t)

@@ -33,6 +33,7 @@ const (
 	Kind_KIND_HEX         Kind = 4 // bytes that people see in hexadecimal digits
 	Kind_KIND_PAYLOAD     Kind = 5 // bytes of a user, or a text of JSON
 	Kind_KIND_SECRET      Kind = 6 // a text that, as a payload, is in no record
+	Kind_KIND_CLAIM       Kind = 7 // bytes of a task; with the attempt beside them a text that names an attempt
 )
 
 // Enum value maps for Kind.
@@ -45,6 +46,7 @@ var (
 		4: "KIND_HEX",
 		5: "KIND_PAYLOAD",
 		6: "KIND_SECRET",
+		7: "KIND_CLAIM",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -54,6 +56,7 @@ var (
 		"KIND_HEX":         4,
 		"KIND_PAYLOAD":     5,
 		"KIND_SECRET":      6,
+		"KIND_CLAIM":       7,
 	}
 )
 
@@ -149,6 +152,14 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "bytes,51007,opt,name=values",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51008,
+		Name:          "kinesin.v1.always",
+		Tag:           "varint,51008,opt,name=always",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -169,6 +180,8 @@ var (
 	E_Max = &file_kinesin_v1_options_proto_extTypes[6] // each list and map of a request has it: how many elements there may be
 	// optional string values = 51007;
 	E_Values = &file_kinesin_v1_options_proto_extTypes[7] // the words that it may be in a request, with spaces between them
+	// optional bool always = 51008;
+	E_Always = &file_kinesin_v1_options_proto_extTypes[8] // in JSON it is there also if it is not set
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -176,7 +189,7 @@ var File_kinesin_v1_options_proto protoreflect.FileDescriptor
 const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"\x18kinesin/v1/options.proto\x12\n" +
-	"kinesin.v1\x1a google/protobuf/descriptor.proto*\x82\x01\n" +
+	"kinesin.v1\x1a google/protobuf/descriptor.proto*\x92\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_INSTANT\x10\x01\x12\x11\n" +
@@ -185,7 +198,9 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"KIND_COUNT\x10\x03\x12\f\n" +
 	"\bKIND_HEX\x10\x04\x12\x10\n" +
 	"\fKIND_PAYLOAD\x10\x05\x12\x0f\n" +
-	"\vKIND_SECRET\x10\x06:E\n" +
+	"\vKIND_SECRET\x10\x06\x12\x0e\n" +
+	"\n" +
+	"KIND_CLAIM\x10\a:E\n" +
 	"\x04kind\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x8e\x03 \x01(\x0e2\x10.kinesin.v1.KindR\x04kind:<\n" +
 	"\tread_only\x12\x1d.google.protobuf.FieldOptions\x18\xb9\x8e\x03 \x01(\bR\breadOnly:7\n" +
 	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\x06inline:;\n" +
@@ -193,7 +208,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\bpositive\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\bpositive:7\n" +
 	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signed:1\n" +
 	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03max:7\n" +
-	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18\xbf\x8e\x03 \x01(\tR\x06valuesB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18\xbf\x8e\x03 \x01(\tR\x06values:7\n" +
+	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18\xc0\x8e\x03 \x01(\bR\x06alwaysB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -213,20 +229,21 @@ var file_kinesin_v1_options_proto_goTypes = []any{
 	(*descriptorpb.FieldOptions)(nil), // 1: google.protobuf.FieldOptions
 }
 var file_kinesin_v1_options_proto_depIdxs = []int32{
-	1, // 0: kinesin.v1.kind:extendee -> google.protobuf.FieldOptions
-	1, // 1: kinesin.v1.read_only:extendee -> google.protobuf.FieldOptions
-	1, // 2: kinesin.v1.inline:extendee -> google.protobuf.FieldOptions
-	1, // 3: kinesin.v1.required:extendee -> google.protobuf.FieldOptions
-	1, // 4: kinesin.v1.positive:extendee -> google.protobuf.FieldOptions
-	1, // 5: kinesin.v1.signed:extendee -> google.protobuf.FieldOptions
-	1, // 6: kinesin.v1.max:extendee -> google.protobuf.FieldOptions
-	1, // 7: kinesin.v1.values:extendee -> google.protobuf.FieldOptions
-	0, // 8: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	8, // [8:9] is the sub-list for extension type_name
-	0, // [0:8] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	1,  // 0: kinesin.v1.kind:extendee -> google.protobuf.FieldOptions
+	1,  // 1: kinesin.v1.read_only:extendee -> google.protobuf.FieldOptions
+	1,  // 2: kinesin.v1.inline:extendee -> google.protobuf.FieldOptions
+	1,  // 3: kinesin.v1.required:extendee -> google.protobuf.FieldOptions
+	1,  // 4: kinesin.v1.positive:extendee -> google.protobuf.FieldOptions
+	1,  // 5: kinesin.v1.signed:extendee -> google.protobuf.FieldOptions
+	1,  // 6: kinesin.v1.max:extendee -> google.protobuf.FieldOptions
+	1,  // 7: kinesin.v1.values:extendee -> google.protobuf.FieldOptions
+	1,  // 8: kinesin.v1.always:extendee -> google.protobuf.FieldOptions
+	0,  // 9: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	9,  // [9:10] is the sub-list for extension type_name
+	0,  // [0:9] is the sub-list for extension extendee
+	0,  // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_options_proto_init() }
@@ -241,7 +258,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 8,
+			NumExtensions: 9,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

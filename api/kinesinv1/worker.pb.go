@@ -240,9 +240,11 @@ type RegisterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`         // for people: host and process
 	Lease         int64                  `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`      // 0: 15 s; 3 s to 1 h
-	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`     // 1 to 64
+	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`     // 1 to 64; none: one of lambdas and slots
 	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
 	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, for people; it becomes part of the lease's id
+	Lambdas       []string               `protobuf:"bytes,450,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // whose tasks it takes, with one pool of executors
+	Slots         uint32                 `protobuf:"varint,451,opt,name=slots,proto3" json:"slots,omitempty"`    // how many tasks of lambdas it runs at a time; 0: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -310,6 +312,20 @@ func (x *RegisterRequest) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *RegisterRequest) GetLambdas() []string {
+	if x != nil {
+		return x.Lambdas
+	}
+	return nil
+}
+
+func (x *RegisterRequest) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
 }
 
 // PreviousLease is a lease that its process gives up: nothing runs under it any more.
@@ -461,7 +477,7 @@ func (x *RegisterResponse) GetMissing() []string {
 // Held is an attempt that a worker has.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`        // 16 bytes
+	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`        // names the attempt: the 16 bytes of its task
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -642,10 +658,10 @@ func (x *Process) GetStartedTicks() uint64 {
 
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes
+	// names the attempt: the 16 bytes of its task
 	Task          []byte     `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt       uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
-	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // success, retriable_failure, fatal_failure, snoozed, released, cancelled
+	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // how it ended
 	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // of a failure, for people
 	Started       int64      `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
 	Delay         int64      `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
@@ -743,7 +759,7 @@ func (x *Result) GetAdd() *Followups {
 
 type Started struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes
+	// names the attempt: the 16 bytes of its task
 	Task    []byte `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
 	// on the worker's clock, corrected by the offset it learned
@@ -874,7 +890,7 @@ func (x *WorkRequest) GetDrain() bool {
 // Claimed is one claimed task.
 type Claimed struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
-	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`                                   // 16 bytes
+	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`                                   // names the attempt: the 16 bytes of its task
 	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                       // public id
 	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`                               // whose task it is
 	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`                           // one of the lambda's
@@ -1107,7 +1123,7 @@ func (x *Claimed) GetGroup() *GroupEnd {
 
 type ResultAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes
+	// names the attempt: the 16 bytes of its task
 	Task          []byte   `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt       uint32   `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
 	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`  // FENCED: someone else owns the task now; UNAVAILABLE: send it again
@@ -1585,13 +1601,15 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x03key\x18\b \x01(\tR\x03key\"B\n" +
 	"\tSlotGroup\x12\x1f\n" +
 	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xc8\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\x81\x02\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\x05lease\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05lease\x123\n" +
 	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupB\x04\xf0\xf3\x18@R\x06groups\x125\n" +
 	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"r\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\x12 \n" +
+	"\alambdas\x18\xc2\x03 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x15\n" +
+	"\x05slots\x18\xc3\x03 \x01(\rR\x05slots\"r\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\fR\x05proof\x123\n" +
@@ -1604,7 +1622,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12\x19\n" +
 	"\amissing\x18\xc8\x01 \x03(\tR\amissing\":\n" +
 	"\x04Held\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
+	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xb1\x01\n" +
 	"\x05Hello\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x123\n" +
@@ -1614,27 +1632,27 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aProcess\x12\x1a\n" +
 	"\x05place\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xef\x01\n" +
-	"\x06Result\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
-	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x14\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xbf\x02\n" +
+	"\x06Result\x12\x1c\n" +
+	"\x04task\x18\x01 \x01(\fB\b\xc0\xf3\x18\a\xd8\xf3\x18\x01R\x04task\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12d\n" +
+	"\aoutcome\x18\x03 \x01(\tBJ\xd8\xf3\x18\x01\xfa\xf3\x18Bsuccess retriable_failure fatal_failure snoozed released cancelledR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1e\n" +
 	"\astarted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
 	"\x05delay\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1c\n" +
 	"\x06result\x18\a \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12'\n" +
-	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"]\n" +
-	"\aStarted\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
+	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"a\n" +
+	"\aStarted\x12\x1c\n" +
+	"\x04task\x18\x01 \x01(\fB\b\xc0\xf3\x18\a\xd8\xf3\x18\x01R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1e\n" +
 	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\"\xb9\x01\n" +
 	"\vWorkRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x06\xf0\xf3\x18\x80\xe2\tR\aresults\x125\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedB\x06\xf0\xf3\x18\x80\xe2\tR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xc8\x06\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xcc\x06\n" +
 	"\aClaimed\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x0e\n" +
+	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
@@ -1651,8 +1669,8 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x03due\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1e\n" +
 	"\acreated\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
 	"\atimeout\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12\x1e\n" +
-	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x18\n" +
-	"\x04hold\x18\x0f \x01(\x03B\x04\xc0\xf3\x18\x02R\x04hold\x12 \n" +
+	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1c\n" +
+	"\x04hold\x18\x0f \x01(\x03B\b\xc0\xf3\x18\x02\x80\xf4\x18\x01R\x04hold\x12 \n" +
 	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
 	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
@@ -1668,7 +1686,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\tResultAck\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x04task\x12\x18\n" +
+	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
 	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xc2\x01\n" +
 	"\fWorkResponse\x12)\n" +
@@ -1676,21 +1694,21 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04acks\x18\x02 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12*\n" +
 	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x16\n" +
 	"\x03now\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03now\x12\x18\n" +
-	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"w\n" +
-	"\fClaimRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1f\n" +
-	"\alambdas\x18\x02 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
+	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"\x81\x01\n" +
+	"\fClaimRequest\x12\x1c\n" +
+	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\x12#\n" +
+	"\alambdas\x18\x02 \x03(\tB\t\xd8\xf3\x18\x01\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
 	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\":\n" +
 	"\rClaimResponse\x12)\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"`\n" +
-	"\x11SetResultsRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x123\n" +
-	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x05\xf0\xf3\x18\x90NR\aresults\"?\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"j\n" +
+	"\x11SetResultsRequest\x12\x1c\n" +
+	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\x127\n" +
+	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\t\xd8\xf3\x18\x01\xf0\xf3\x18\x90NR\aresults\"?\n" +
 	"\x12SetResultsResponse\x12)\n" +
-	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"^\n" +
-	"\x10HeartbeatRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
+	"\x04acks\x18\x01 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"d\n" +
+	"\x10HeartbeatRequest\x12\x1c\n" +
+	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\x122\n" +
 	"\arunning\x18\x02 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\arunning\"\x81\x01\n" +
 	"\x11HeartbeatResponse\x12*\n" +
 	"\acancels\x18\x01 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12(\n" +

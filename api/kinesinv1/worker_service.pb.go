@@ -106,9 +106,9 @@ var File_kinesin_v1_worker_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/worker_service.proto\x12\n" +
-	"kinesin.v1\x1a\x17kinesin/v1/worker.proto\"&\n" +
-	"\fLeaveRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\"\x0f\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x17kinesin/v1/worker.proto\",\n" +
+	"\fLeaveRequest\x12\x1c\n" +
+	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\"\x0f\n" +
 	"\rLeaveResponse2\xa8\x03\n" +
 	"\rWorkerService\x12E\n" +
 	"\bRegister\x12\x1b.kinesin.v1.RegisterRequest\x1a\x1c.kinesin.v1.RegisterResponse\x12=\n" +
@@ -171,6 +171,7 @@ func file_kinesin_v1_worker_service_proto_init() {
 	if File_kinesin_v1_worker_service_proto != nil {
 		return
 	}
+	file_kinesin_v1_options_proto_init()
 	file_kinesin_v1_worker_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

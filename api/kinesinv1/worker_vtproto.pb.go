@@ -258,6 +258,24 @@ func (m *RegisterRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Slots != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Slots))
+		i--
+		dAtA[i] = 0x1c
+		i--
+		dAtA[i] = 0x98
+	}
+	if len(m.Lambdas) > 0 {
+		for iNdEx := len(m.Lambdas) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Lambdas[iNdEx])
+			copy(dAtA[i:], m.Lambdas[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Lambdas[iNdEx])))
+			i--
+			dAtA[i] = 0x1c
+			i--
+			dAtA[i] = 0x92
+		}
+	}
 	if len(m.Version) > 0 {
 		i -= len(m.Version)
 		copy(dAtA[i:], m.Version)
@@ -1627,6 +1645,15 @@ func (m *RegisterRequest) SizeVT() (n int) {
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if len(m.Lambdas) > 0 {
+		for _, s := range m.Lambdas {
+			l = len(s)
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	if m.Slots != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Slots))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2873,6 +2900,57 @@ func (m *RegisterRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Version = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 450:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Lambdas", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Lambdas = append(m.Lambdas, string(dAtA[iNdEx:postIndex]))
+			iNdEx = postIndex
+		case 451:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Slots", wireType)
+			}
+			m.Slots = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Slots |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

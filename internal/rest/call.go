@@ -2,7 +2,6 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +96,7 @@ func (c *call) parseQuery() (err error) {
 }
 
 // decode reads the body. An empty one is a request without fields, where the route allows that.
-func (c *call) decode(into any) error {
+func (c *call) decode(into proto.Message) error {
 	most := api.RequestBytesMax(c.r.URL.Path)
 	var body bytes.Buffer
 	body.Grow(int(min(max(c.r.ContentLength, 0), int64(most))) + bytes.MinRead) // so that it does not grow while it is read
@@ -118,12 +117,7 @@ func (c *call) decode(into any) error {
 		}
 		return invalid("the body is empty: want a JSON object such as {}")
 	}
-	if m, is := into.(proto.Message); is {
-		c.given, err = jsonform.Decode(data, m, c.route.without...)
-	} else {
-		err = decode(data, into)
-	}
-	if err != nil {
+	if c.given, err = jsonform.Decode(data, into, c.route.without...); err != nil {
 		return invalid("%v", err)
 	}
 	return nil
@@ -190,29 +184,11 @@ func (c *call) ifSeq(inBody uint64) (uint64, error) {
 type tagged interface{ GetSeq() uint64 }
 
 // answer sends a response.
-func (c *call) answer(status int, value any) {
+func (c *call) answer(status int, value proto.Message) {
 	if t, is := value.(tagged); is && t.GetSeq() > 0 {
 		c.w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(t.GetSeq(), 10)))
 	}
-	if m, is := value.(proto.Message); is {
-		send(c.w, status, append(jsonform.Append(nil, m), '\n'))
-		return
-	}
-	body, err := encode(value)
-	if err != nil {
-		c.refuse(fmt.Errorf("encode an answer: %w", err))
-		return
-	}
-	send(c.w, status, body)
-}
-
-// encode returns a value in JSON, with a line feed.
-func encode(value any) ([]byte, error) {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return body.Bytes(), err //nolint:wrapcheck // its callers do
+	send(c.w, status, append(jsonform.Append(nil, value), '\n'))
 }
 
 func send(w http.ResponseWriter, status int, body []byte) {

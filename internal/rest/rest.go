@@ -73,14 +73,14 @@ type handler struct {
 
 	hooks    api.Hooks
 	routes   []route
-	document func() ([]byte, error)
+	document func() []byte
 }
 
 // New returns the handler of all paths that begin with api.PlainPrefix. A call may do what the caller in its
 // context may.
 func New(services Services, hooks api.Hooks) http.Handler {
 	h := &handler{Services: services.withDefaults(), hooks: hooks, routes: routes(services.withDefaults())}
-	h.document = sync.OnceValues(func() ([]byte, error) { return describe(h.routes) })
+	h.document = sync.OnceValue(func() []byte { return describe(h.routes) })
 	return h
 }
 
@@ -89,7 +89,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	path := r.URL.EscapedPath()
 	if path == documentPath && r.Method == http.MethodGet {
-		h.serveDocument(w, r)
+		send(w, http.StatusOK, h.document())
 		return
 	}
 	at, vars, problem := h.find(r.Method, path, w.Header())
@@ -116,16 +116,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.answer(status, answer)
-}
-
-func (h *handler) serveDocument(w http.ResponseWriter, r *http.Request) {
-	c := &call{handler: h, route: &route{method: r.Method, path: documentPath}, w: w, r: r}
-	document, err := h.document()
-	if err != nil {
-		c.refuse(fmt.Errorf("describe the HTTP API: %w", err))
-		return
-	}
-	send(w, http.StatusOK, document)
 }
 
 // find returns the route of a path and method. A path with a fixed name is another one than that with a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -22,8 +21,8 @@ type route struct {
 	segments       []string // of the path; a variable in braces
 	id, summary    string
 	query          []param
-	request        reflect.Type // nil: it has no body
-	response       reflect.Type
+	request        protoreflect.MessageDescriptor // nil: it has no body
+	response       protoreflect.MessageDescriptor
 	successes      []int // the second one: less was done than the first one says
 	failures       []int
 	batch          batchMaker // of a batch that it takes, too, see batch.go; nil: none
@@ -32,7 +31,7 @@ type route struct {
 	without        []string                       // fields of the request that the path says, or that are of other routes
 	action         string                         // of the request, where the path says it
 	input          protoreflect.MessageDescriptor // of the procedure whose fields the path and the parameters are; nil: see serve
-	serve          func(c *call) (status int, answer any, err error)
+	serve          func(c *call) (status int, answer proto.Message, err error)
 }
 
 // param is a parameter behind the path.
@@ -73,7 +72,7 @@ var everywhere = []int{ //nolint:gochecknoglobals // a table
 	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusNotImplemented, http.StatusServiceUnavailable,
 }
 
-func newRoute(method, path, id, summary string, response reflect.Type, options []option) *route {
+func newRoute(method, path, id, summary string, response protoreflect.MessageDescriptor, options []option) *route {
 	r := &route{
 		method: method, path: path, segments: strings.Split(path, "/"), id: id, summary: summary,
 		response: response, successes: []int{http.StatusOK}, failures: slices.Clone(everywhere),
@@ -89,21 +88,31 @@ func newRoute(method, path, id, summary string, response reflect.Type, options [
 	return r
 }
 
+// messageOf returns a type of the contract as what it is: a message.
+func messageOf(m any) proto.Message {
+	message, _ := m.(proto.Message)
+	return message
+}
+
+func descriptorOf[T any]() protoreflect.MessageDescriptor {
+	return messageOf(new(T)).ProtoReflect().Descriptor()
+}
+
 // op makes a route of a function. Its types are those of the body and of the answer.
 func op[Request, Response any](method, path, id, summary string, serve func(*call, *Request) (int, *Response, error), options ...option) route {
-	r := newRoute(method, path, id, summary, reflect.TypeFor[Response](), options)
-	if request := reflect.TypeFor[Request](); request != reflect.TypeFor[none]() {
-		r.request = request
+	r := newRoute(method, path, id, summary, descriptorOf[Response](), options)
+	if message := messageOf(new(Request)); message != nil {
+		r.request = message.ProtoReflect().Descriptor()
 	}
-	r.serve = func(c *call) (int, any, error) {
-		var request Request
+	r.serve = func(c *call) (int, proto.Message, error) {
+		request := new(Request)
 		if r.request != nil {
-			if err := c.decode(&request); err != nil {
+			if err := c.decode(messageOf(request)); err != nil {
 				return 0, nil, err
 			}
 		}
-		status, answer, err := serve(c, &request)
-		return status, answer, err
+		status, answer, err := serve(c, request)
+		return status, messageOf(answer), err
 	}
 	return *r
 }
@@ -118,25 +127,25 @@ func plain[Request, Response any](method, path, id, summary string, procedure fu
 func part[Request, Response, Answer any](method, path, id, summary string, procedure func(context.Context, *Request) (*Response, error),
 	answer func(*Response) *Answer, options ...option,
 ) route {
-	r := newRoute(method, path, id, summary, reflect.TypeFor[Answer](), options)
-	r.bind(reflect.TypeFor[Request]())
-	r.serve = func(c *call) (int, any, error) {
+	r := newRoute(method, path, id, summary, descriptorOf[Answer](), options)
+	r.bind(descriptorOf[Request]())
+	r.serve = func(c *call) (int, proto.Message, error) {
 		request := new(Request)
-		if err := c.fill(any(request).(proto.Message)); err != nil { //nolint:errcheck,forcetypeassert // as bind has seen
+		if err := c.fill(messageOf(request)); err != nil {
 			return 0, nil, err
 		}
 		response, err := procedure(c.r.Context(), request)
 		if err != nil {
 			return 0, nil, err
 		}
-		return r.status(request, response), answer(response), nil
+		return r.status(request, response), messageOf(answer(response)), nil
 	}
 	return *r
 }
 
 // bind makes the fields of a request, but for those that the path says, the body or the parameters of a route.
-func (r *route) bind(request reflect.Type) {
-	r.input = reflect.New(request).Interface().(proto.Message).ProtoReflect().Descriptor() //nolint:errcheck,forcetypeassert // each request of a procedure is one
+func (r *route) bind(request protoreflect.MessageDescriptor) {
+	r.input = request
 	if r.method == http.MethodGet || r.method == http.MethodDelete {
 		left, _ := jsonform.RequestSchemaOf(r.input, nil, r.without...)["properties"].(object)
 		for _, name := range slices.Sorted(maps.Keys(left)) {

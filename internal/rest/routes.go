@@ -29,7 +29,7 @@ func routes(s Services) []route {
 			plain("GET", "/v1/tasks/count", "countTasks", "Count tasks", s.Tasks.Count, notFound),
 			plain("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", s.Tasks.Stats, notFound, without("overview")),
 		},
-		lambdaRoutes(s), quotaRoutes(s), objectiveRoutes(s), deadLetterRoutes(s), jobRoutes(s), gateRoutes(s), cronRoutes(s), chainRoutes(s), groupRoutes(s), workRoutes(),
+		lambdaRoutes(s), quotaRoutes(s), objectiveRoutes(s), deadLetterRoutes(s), jobRoutes(s), gateRoutes(s), cronRoutes(s), chainRoutes(s), groupRoutes(s), workRoutes(s),
 	)
 }
 
@@ -177,13 +177,19 @@ func groupRoutes(s Services) []route {
 	}
 }
 
-func workRoutes() []route {
+func workRoutes(s Services) []route {
+	register := func(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+		if len(r.GetLambdas())+len(r.GetGroups()) == 0 {
+			return nil, invalid("lambdas is empty: want the names of the lambdas whose tasks the worker will claim")
+		}
+		return s.Workers.Register(ctx, r)
+	}
 	return []route{
-		op("POST", "/v1/work/register", "registerWorker", "Open a lease for a worker", registerWorker, notFound),
-		op("POST", "/v1/work/claim", "claimTasks", "Wait for tasks and claim them", claimTasks, notFound, conflict),
-		op("POST", "/v1/work/heartbeat", "sendHeartbeat", "Renew the lease of a worker", sendHeartbeat, conflict),
-		op("POST", "/v1/work/results", "sendResults", "Report how attempts ended", sendResults, conflict),
-		op("POST", "/v1/work/leave", "leave", "End the lease of a worker", leave, conflict),
+		plain("POST", "/v1/work/register", "registerWorker", "Open a lease for a worker", register, notFound),
+		plain("POST", "/v1/work/claim", "claimTasks", "Wait for tasks and claim them", s.Workers.Claim, notFound, conflict),
+		plain("POST", "/v1/work/heartbeat", "sendHeartbeat", "Renew the lease of a worker", s.Workers.Heartbeat, conflict),
+		plain("POST", "/v1/work/results", "sendResults", "Report how attempts ended", s.Workers.SetResults, conflict),
+		plain("POST", "/v1/work/leave", "leave", "End the lease of a worker", s.Workers.Leave, conflict),
 	}
 }
 
