@@ -156,12 +156,14 @@ func (c *call) ifSeq(inBody uint64) (uint64, error) {
 	if len(header) > 0 && strings.Join(header, "") == "" {
 		return 0, invalid(`header If-Match is empty: want the ETag of one task, such as "7"`)
 	}
-	for name, text := range map[string]string{"parameter if_seq": c.query.Get("if_seq"), "header If-Match": strings.Join(header, ",")} {
+	const inHeader = "header If-Match"
+	for _, given := range [][2]string{{"parameter if_seq", c.query.Get("if_seq")}, {inHeader, strings.Join(header, ",")}} {
+		name, text := given[0], given[1]
 		if text == "" || text == "*" {
 			continue
 		}
 		number := text
-		if name != "parameter if_seq" {
+		if name == inHeader {
 			inside, isQuoted := strings.CutPrefix(strings.TrimSuffix(text, `"`), `"`)
 			if !isQuoted || len(text) != len(inside)+2 {
 				return 0, invalid(`header If-Match: want the ETag of one task, such as "7"`)

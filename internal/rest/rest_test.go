@@ -77,7 +77,7 @@ func TestAnotherSeqInTheHeader(t *testing.T) {
 	r.Header.Set("If-Match", `"7"`)
 	w := httptest.NewRecorder()
 	New(Services{}, api.Hooks{}).ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "if_seq is given twice") { // in either order
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "if_seq is given twice: 8 and 7") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
