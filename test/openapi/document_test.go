@@ -102,7 +102,7 @@ func TestSchemathesis(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// Half of the requests are about what is there, and stays there: otherwise nearly all of them get 404.
-	text := fmt.Sprintf("%s\n[[operations]]\ninclude-operation-id = \"deleteLambda\"\nenabled = false\n\n[parameters]\n\"path.lambda\" = \"fuzzed\"\n\"path.id\" = %q\n\"path.key\" = \"k\"\n", settings, id)
+	text := fmt.Sprintf("%s\n[[operations]]\ninclude-operation-id = \"deleteLambda\"\nenabled = false\n\n[parameters]\n\"path.lambda\" = \"fuzzed\"\n\"path.name\" = \"fuzzed\"\n\"path.id\" = %q\n\"path.key\" = \"k\"\n", settings, id)
 	for name, text := range map[string]string{"anything.toml": string(settings), "there.toml": text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
