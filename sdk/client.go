@@ -113,6 +113,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 }
 
 func init() { //nolint:gochecknoinits // package sdk/admin makes its calls as a Client does, without a method that users see
+	sdkconfig.ItemOf = func(w *kinesinv1.ScheduleItem) (any, error) { return itemOf(w) }
 	sdkconfig.CallsOf = func(client any) sdkconfig.Calls {
 		c, _ := client.(*Client)
 		return sdkconfig.Calls{

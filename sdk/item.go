@@ -3,6 +3,7 @@ package sdk
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"time"
 
@@ -152,6 +153,32 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		w.Due = cmp.Or(i.At.UnixMicro(), 1) // 0 would mean now
 	}
 	return w
+}
+
+// itemOf returns the item that wire makes w of. It refuses what a Client adds by itself.
+func itemOf(w *kinesinv1.ScheduleItem) (i Item, err error) {
+	if w.GetRequestId() != nil || w.GetBlob() != nil {
+		return i, fmt.Errorf("%w task: request_id and blob are those of the client that schedules it", ErrInvalid)
+	}
+	i = Item{
+		Lambda: w.GetLambda(), Payload: w.GetPayload(), At: timeOf(w.GetDue()), In: task.Micros(w.GetDelay()), Priority: w.GetPriority(),
+		Collection: w.GetCollection(), Key: w.GetKey(), OnConflict: Conflict(w.GetOnConflict()), LimitKey: w.GetLimitKey(),
+		MaxAttempts: int(w.GetMaxAttempts()), Timeout: task.Micros(w.GetTimeout()), BackoffMin: task.Micros(w.GetBackoffMin()), BackoffMax: task.Micros(w.GetBackoffMax()),
+		StartBefore: timeOf(w.GetStartBefore()), Tags: w.GetTags(), Traceparent: w.GetTraceparent(),
+	}
+	for _, list := range []struct {
+		to   *[]Item
+		from []*kinesinv1.ScheduleItem
+	}{{&i.Then, w.GetThen()}, {&i.Else, w.GetElse()}, {&i.Finally, w.GetFinally()}} {
+		for _, follows := range list.from {
+			one, err := itemOf(follows)
+			if err != nil {
+				return i, err
+			}
+			*list.to = append(*list.to, one)
+		}
+	}
+	return i, nil
 }
 
 func resultOf(w *kinesinv1.ScheduleResult) Result {

@@ -27,12 +27,59 @@ import (
 // null, values of another type, and what is no text. A list is bounded while it is decoded. An error says where it is and
 // what is allowed there.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
-	o := objectOf(m.ProtoReflect(), "the body")
+	return DecodeAs("the body", data, m, except...)
+}
+
+// DecodeAs is Decode of what errors call where, such as "the line".
+func DecodeAs(where string, data []byte, m proto.Message, except ...string) (given []string, err error) {
+	o := objectOf(m.ProtoReflect(), where)
 	o.except = except
-	if err := o.whole(data); err != nil {
-		return o.given, errors.New(api.Visible(err.Error()))
+	s, err := whole(where, data)
+	if err == nil {
+		err = o.decode(s)
 	}
-	return o.given, nil
+	return o.given, visible(err)
+}
+
+// DecodeList is DecodeAs of a list, or of one element alone, into the list of a message that has a name.
+func DecodeList(where string, data []byte, m proto.Message, name protoreflect.Name) error {
+	s, err := whole(where, data)
+	if err != nil {
+		return visible(err)
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		s.data = slices.Concat([]byte("["), data, []byte("]"))
+	}
+	list := m.ProtoReflect()
+	o := objectOf(list, where)
+	return visible(o.list(&tableOf(list.Descriptor()).fields[list.Descriptor().Fields().ByName(name).Index()], list, s))
+}
+
+// whole returns a scanner of the one JSON value that data is.
+func whole(where string, data []byte) (*scanner, error) {
+	if !json.Valid(data) {
+		err := json.Unmarshal(data, new(json.RawMessage)) // which says where
+		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
+			return nil, fmt.Errorf("%s is not JSON, at byte %d: %w", where, syntax.Offset, err)
+		}
+		return nil, fmt.Errorf("%s is not JSON: %w", where, err)
+	}
+	return &scanner{data: data}, api.CheckJSONText(data)
+}
+
+// visible returns an error whose text shows what would not be seen in it.
+func visible(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(api.Visible(err.Error()))
+}
+
+// Names returns the names that Decode takes for a message, in order.
+func Names(m proto.Message, except ...string) []string {
+	o := objectOf(m.ProtoReflect(), "")
+	o.except = except
+	return o.allowed()
 }
 
 // object is a JSON object that is read.
@@ -97,21 +144,6 @@ func (o *object) missing() (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// whole reads a text that is to be the object.
-func (o *object) whole(data []byte) error {
-	if !json.Valid(data) {
-		err := json.Unmarshal(data, new(json.RawMessage)) // which says where
-		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-			return fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
-		}
-		return fmt.Errorf("the body is not JSON: %w", err)
-	}
-	if err := api.CheckJSONText(data); err != nil {
-		return err //nolint:wrapcheck // it says where
-	}
-	return o.decode(&scanner{data: data})
 }
 
 // decode reads the value that is next.

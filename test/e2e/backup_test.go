@@ -161,7 +161,7 @@ type backupObject struct {
 func TestBackupOfAServerAtWork(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
-	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 300) + "\"}\n"
+	line := `{"lambda":"work","delay":"1h","payload_text":"` + strings.Repeat("x", 300) + "\"}\n"
 	dir := filepath.Join(t.TempDir(), "backup") + "/"
 	acked := 0
 	done := make(chan int)
@@ -196,7 +196,7 @@ func TestBackupOfAServerAtWork(t *testing.T) {
 func TestBackupThatIsInterrupted(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
-	line := `{"lambda":"work","in":"1h","payload":"%s"}` + "\n"
+	line := `{"lambda":"work","delay":"1h","payload_text":"%s"}` + "\n"
 	var lines strings.Builder
 	for n := range 400 { // 40 MB that do not compress: the server reads 64 MiB a second
 		fmt.Fprintf(&lines, line, random(75_000, n))

@@ -47,7 +47,7 @@ func damaged(t *testing.T) string {
 	t.Helper()
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
-	lines := strings.Repeat(`{"lambda":"work","in":"1h","payload":"`+strings.Repeat("x", 500)+"\"}\n", 2000)
+	lines := strings.Repeat(`{"lambda":"work","delay":"1h","payload_text":"`+strings.Repeat("x", 500)+"\"}\n", 2000)
 	if r := s.Feed(lines, "schedule", "--batch", "-"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -105,7 +105,7 @@ func TestTruncatedManifest(t *testing.T) {
 func TestCorruptLog(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
-	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 500) + "\"}\n"
+	line := `{"lambda":"work","delay":"1h","payload_text":"` + strings.Repeat("x", 500) + "\"}\n"
 	for range 5 {
 		if r := s.Feed(strings.Repeat(line, 200), "schedule", "--batch", "-"); r.Code != 0 {
 			t.Fatal(r.Stderr)

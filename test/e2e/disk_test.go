@@ -83,7 +83,7 @@ func fill(t *testing.T, s *harness.Server) string {
 	t.Helper()
 	payload := make([]byte, 75_000)
 	_, _ = rand.Read(payload)
-	line := `{"lambda":"work","in":"2s","payload":"` + base64.StdEncoding.EncodeToString(payload) + "\"}\n" // 100 kB, and no compression helps
+	line := `{"lambda":"work","delay":"2s","payload_text":"` + base64.StdEncoding.EncodeToString(payload) + "\"}\n" // 100 kB, and no compression helps
 	const rounds = 40
 	for range rounds {
 		if r := s.Feed(strings.Repeat(line, 50), "schedule", "--batch", "-"); r.Code != 0 {

@@ -105,14 +105,14 @@ func TestBatch(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
 	lines := []string{
-		`{"lambda":"work","in":"1h","payload":"text"}`,
-		`{"lambda":"work","in":"1h"`,
+		`{"lambda":"work","delay":"1h","payload_text":"text"}`,
+		`{"lambda":"work","delay":"1h"`,
 		`{"lambda":"nobody"}`,
-		`{"lambda":"work","at":"2030-01-01T00:00:00Z","priority":"high","collection":"c","key":"k","payload":{"a":1}}`,
-		`{"lambda":"work","in":"1h","at":"2030-01-01T00:00:00Z"}`,
+		`{"lambda":"work","due":"2030-01-01T00:00:00Z","priority":"high","collection":"c","key":"k","payload":{"a":1}}`,
+		`{"lambda":"work","delay":"1h","due":"2030-01-01T00:00:00Z"}`,
 		`{"lambda":"work","when":"later"}`,
 		`{"lambda":"work","priority":"urgent"}`,
-		`{"lambda":"work","in":"1h"}`,
+		`{"lambda":"work","delay":"1h"}`,
 	}
 	r := s.Feed(strings.Join(lines, "\n")+"\n", "schedule", "--batch", "-")
 	printed := strings.Split(strings.TrimSpace(r.Stdout), "\n")

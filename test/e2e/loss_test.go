@@ -17,7 +17,7 @@ func killed(t *testing.T, tasks int) (dir string, ids []string) {
 	t.Helper()
 	s := start(t)
 	s.Run("lambda", "create", "work").Must(t)
-	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 100) + "\"}\n"
+	line := `{"lambda":"work","delay":"1h","payload_text":"` + strings.Repeat("x", 100) + "\"}\n"
 	for range tasks {
 		ids = append(ids, s.Feed(line, "schedule", "--batch", "-").Must(t))
 	}

@@ -104,7 +104,7 @@ func scheduleMany(t *testing.T, s *harness.Server, tasks int) {
 	s.Run("lambda", "create", "mail").Must(t)
 	var lines strings.Builder
 	for i := range tasks {
-		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"in\":\"%ds\",\"payload\":\"%d\"}\n", 36_000+i, i)
+		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"delay\":\"%ds\",\"payload\":%d}\n", 36_000+i, i)
 	}
 	file := filepath.Join(t.TempDir(), "batch")
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
@@ -161,7 +161,7 @@ func TestSetsByHand(t *testing.T) {
 		t.Error(list)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	if err := os.WriteFile(again, []byte(`{"lambda":"mail","key":"k3","in":"4h","payload":"other"}`), 0o600); err != nil {
+	if err := os.WriteFile(again, []byte(`{"lambda":"mail","key":"k3","delay":"4h","payload_text":"other"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if replaced := s.Run("schedule", "--batch", again, "--on-conflict", "replace", "-o", "json").Must(t); !strings.Contains(replaced, `"state":"scheduled","replaced":true`) {

@@ -457,7 +457,7 @@ func (n *installation) batch(lambda string, count int, in, payload string) (ids 
 	n.t.Helper()
 	var lines strings.Builder
 	for i := range count {
-		fmt.Fprintf(&lines, "{\"lambda\": %q, \"in\": %q, \"payload\": \"%s %d\"}\n", lambda, in, payload, i)
+		fmt.Fprintf(&lines, "{\"lambda\": %q, \"delay\": %q, \"payload_text\": \"%s %d\"}\n", lambda, in, payload, i)
 	}
 	got := n.servers["inbound"].Feed(lines.String(), "schedule", "--batch", "-")
 	return strings.Fields(got.Must(n.t))

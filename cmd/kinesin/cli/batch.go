@@ -16,6 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
@@ -180,6 +181,21 @@ func readLine(in *bufio.Reader) (rawLine, error) {
 			return line, err
 		}
 	}
+}
+
+// parseLine reads a line, whose lambda is another one if it names none. Its errors do not contain the number of the line.
+func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
+	if raw.tooLong {
+		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "longer than %d bytes", batchLineBytesMax)
+	}
+	w := &kinesinv1.ScheduleItem{}
+	if _, err := jsonform.DecodeAs("the line", raw.text, w, taskExcept...); err != nil {
+		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_INVALID, "%v", err)
+	}
+	if w.Lambda = cmp.Or(w.GetLambda(), lambda); w.GetLambda() == "" {
+		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_INVALID, `"lambda" is missing`)
+	}
+	return itemOf(w)
 }
 
 // schedule schedules the tasks of a chunk and formats the results.

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkBatchLine is what a line of a batch costs besides its call.
 func BenchmarkBatchLine(b *testing.B) {
-	line := &rawLine{number: 1, text: []byte(`{"lambda": "greet", "in": "3d", "payload": "` + string(bytes.Repeat([]byte("x"), 100)) + `"}` + "\n")}
+	line := &rawLine{number: 1, text: []byte(`{"lambda": "greet", "delay": "3d", "payload": "` + string(bytes.Repeat([]byte("x"), 100)) + `"}` + "\n")}
 	result := &sdk.Result{ID: "k1AaH9TkKjeESSM2hg-xWNAAGh_U5Co7s9l8YBAADXgqjuXF0uJt1alrFM"}
 	var out bytes.Buffer
 	printer := batch{}

@@ -78,15 +78,15 @@ func TestWhatFollowsIsRead(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"lambda":"ship"}`: "", `[]`: "",
-		`{"then":[{"lambda":"ship","else":[{"lambda":"tell"},{"lambda":"tell","dealy":"1h"}]}]}`: `then[0].else[1]: unknown field "dealy": want lambda, delay`,
-		`[{"lambda":"ship","payload":1,"payload_text":"t"}]`:                                     "then[0]: want one of payload",
-		`[{"lambda":"ship","in":"1h","due":"2030-01-01T00:00:00Z"}]`:                             `then[0]: "delay" and "due" exclude each other`,
-		`[{"lambda":"ship","then":{"lambda":"tell"}}]`:                                           "then[0].then: want a list of tasks",
-		`[{"lambda":"ship","then":[{"delay":"1h"}]}]`:                                            `then[0].then[0]: "lambda" is missing`,
-		`[{"lambda":"ship","delay":"-1h"}]`:                                                      `then[0]: "delay": "-1h" is below zero: want a duration as text`,
-		`[` + strings.Repeat(`{"lambda":"ship"},`, 10_000) + `{"lambda":"ship"}]`:                "10001 follow-ups, with those of follow-ups: want at most 10000; nothing was scheduled",
-		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: "max_attempts": want a whole number`,
-		`{"follow":[]}`:                                                                          `unknown field "follow": want then, else and finally`, `[{"lambda":`: "not JSON, at byte", `3`: "want a list of tasks",
+		`{"then":[{"lambda":"ship","else":[{"lambda":"tell"},{"lambda":"tell","dealy":"1h"}]}]}`: `then[0].else[1]: unknown field "dealy" in the task; allowed here: backoff_max, backoff_min, blob, collection, delay`,
+		`[{"lambda":"ship","payload":1,"payload_text":"t"}]`:                                     "then[0]: the same in two forms: want one of payload",
+		`[{"lambda":"ship","delay":"1h","due":"2030-01-01T00:00:00Z"}]`:                          `then[0]: want due or delay, not both`,
+		`[{"lambda":"ship","then":{"lambda":"tell"}}]`:                                           "then[0]: then: {",
+		`[{"lambda":"ship","then":[{"delay":"1h"}]}]`:                                            `then[0].then[0]: the task has no field "lambda", which it needs`,
+		`[{"lambda":"ship","delay":"-1h"}]`:                                                      `then[0]: delay: "-1h" is below zero: want a duration as text`,
+		`[` + strings.Repeat(`{"lambda":"ship"},`, 10_000) + `{"lambda":"ship"}]`:                "then: more than 10000 elements",
+		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: max_attempts: "x" is not a whole number from 1`,
+		`{"follow":[]}`:                                                                          `then[0]: unknown field "follow" in the task`, `[{"lambda":`: "the file is not JSON, at byte", `3`: "then[0]: the task: 3 is no JSON object", `{"then":[],"esle":[]}`: `unknown field "esle" in the file; allowed here: else, finally, then`, `[{"lambda":"ship","request_id":"00"}]`: "request_id and blob are those of the client",
 	} {
 		exit := 2
 		if want == "" {

@@ -685,26 +685,26 @@ func TestBatch(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "a")
 	lines := []string{
-		`{"lambda":"a","in":"3d","payload":{"user":42}}`,
+		`{"lambda":"a","delay":"3d","payload":{"user": 42}}`,
 		``,
 		`{"lambda":"nope"}`,
 		`{"lamda":"a"}`,
-		`{"lambda":"a","in":5}`,
-		`{"lambda":"a","in":"soon"}`,
-		`{"lambda":"a","at":"2027-01-01"}`,
-		`{"lambda":"a","in":"1s","at":"2027-01-01T00:00:00Z"}`,
+		`{"lambda":"a","delay":5}`,
+		`{"lambda":"a","delay":"soon"}`,
+		`{"lambda":"a","due":"2027-01-01"}`,
+		`{"lambda":"a","delay":"1s","due":"2027-01-01T00:00:00Z"}`,
 		`not JSON`,
 		`[1]`,
 		`{"lambda":"a"} x`,
 		`{"lambda":"a","priority":"urgent"}`,
-		`{"in":"1h","payload":"text","key":"k","collection":"c","priority":"low"}`,
+		`{"delay":"1h","payload_text":"text","key":"k","collection":"c","priority":"low"}`,
 		"{\"lambda\":\"a\",\"key\":\"k\xff\"}",
 		`{"lambda":"a","tags":{"t":"\ud800"}}`,
 	}
 	wantErrors := map[int]string{
-		3: "unknown lambda", 4: `unknown field "lamda"`, 5: `"in": want a string`, 6: "want a duration", 7: "RFC 3339",
-		8: "exclude each other", 9: "not a JSON object", 10: "want a JSON object", 11: "something follows", 12: "urgent",
-		14: "not valid UTF-8", 15: `tags.t: \ud800 is half`,
+		3: "unknown lambda", 4: `unknown field "lamda" in the line; allowed here: backoff_max, backoff_min, collection, delay`, 5: `delay: 5 is no duration`, 6: "want a duration", 7: "RFC 3339",
+		8: "want due or delay, not both", 9: "the line is not JSON, at byte 2", 10: "the line: [1] is no JSON object", 11: "the line is not JSON, at byte 16", 12: "urgent",
+		14: `key: byte \xff is no UTF-8`, 15: `tags.t: \ud800 is half`,
 	}
 	o := s.doWith(strings.Join(lines, "\n"), "schedule", "a", "--batch", "-")
 	o.check(t, "batch", 1, "12 of 14 tasks failed")
@@ -735,7 +735,7 @@ func TestLargeBatchStaysInOrder(t *testing.T) {
 			in.WriteString("broken\n")
 			continue
 		}
-		fmt.Fprintf(&in, `{"in":"1h","payload":"%d"}`+"\n", i)
+		fmt.Fprintf(&in, `{"delay":"1h","payload":%d}`+"\n", i)
 	}
 	o := s.doWith(in.String(), "schedule", "a", "--batch", "-", "-o", "json")
 	o.check(t, "batch", 1, "5 of 5000 tasks failed")

@@ -39,9 +39,8 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create [--then FILE|-] [--else FILE|-] [--finally FILE|-] [--expires-in D]",
 		Short: "Create an empty group and print its id",
-		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, in the JSON of plain
-HTTP: an object with "lambda" and, if you like, of
-` + followFields + `.
+		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, each a
+JSON object as kinesin schedule --then reads it.
 Those of --else follow instead if a member did not succeed, or the group expired or was cancelled, and those of --finally however it ends. With --else or
 --finally, those of --then follow only if all members succeeded.
 
@@ -62,14 +61,12 @@ A group that is not done in time expires: by then it has to be sealed, and its m
 			return usagef("only one of --then, --else and --finally can be read from stdin")
 		}
 		var spec sdk.GroupSpec
-		var err error
-		for _, list := range []struct {
-			flag, path string
-			items      *[]sdk.Item
-		}{{"then", then, &spec.Then}, {"else", otherwise, &spec.Else}, {"finally", finally, &spec.Finally}} {
-			if *list.items, err = a.readFollowUps(list.flag, list.path); err != nil {
+		for _, list := range [][2]string{{"then", then}, {"else", otherwise}, {"finally", finally}} {
+			item, err := a.readFollow(list[0], list[1], func(data []byte) (*kinesinv1.ScheduleItem, error) { return edgeIn(list[0], data) })
+			if err != nil {
 				return err
 			}
+			spec.Then, spec.Else, spec.Finally = append(spec.Then, item.Then...), append(spec.Else, item.Else...), append(spec.Finally, item.Finally...)
 		}
 		if expires > 0 {
 			spec.Expires = clock.Real().Now().Time().Add(expires)

@@ -19,15 +19,15 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	s.doWith(`{"lambda":"report","then":[{"lambda":"nope"}]}`, "group", "create", "--then", "-").check(t, "unknown lambda that follows", 1, `then[0]: then[0]: unknown lambda "nope"`)
 	s.doWith(`{"lambda":"report","then":[{"lambda":"greet","delay":"1h"}]}`, "group", "create", "--then", "-").check(t, "chain", 0)
 	for text, want := range map[string]string{
-		`{}`: `"lambda" is missing`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{}]`: `[1]: "lambda" is missing`, `[]`: "want 1 to 100",
-		`{"lambda":"a","delay":"soon"}`: `"delay"`, `{"lambda":"a","payload":1,"payload_text":"x"}`: "want one of payload", `x`: "not JSON",
-		`{"lambda":"a","then":[{"lambda":"b"},{"else":[{}]}]}`: `then[1]: "lambda" is missing`,
-		`{"lambda":"a"} {}`: "not JSON, at byte 16", `{"lambda":"a","delay":"1s","due":"2030-01-01T00:00:00Z"}`: "exclude each other",
+		`{}`: `then[0]: the task has no field "lambda"`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{}]`: `then[1]: the task has no field "lambda"`,
+		`{"lambda":"a","delay":"soon"}`: `then[0]: delay: "soon"`, `{"lambda":"a","payload":1,"payload_text":"x"}`: "want one of payload", `x`: "the file is not JSON",
+		`{"lambda":"a","then":[{"lambda":"b"},{"else":[{}]}]}`: `then[0].then[1].else[0]: the task has no field "lambda"`,
+		`{"lambda":"a"} {}`: "not JSON, at byte 16", `{"lambda":"a","delay":"1s","due":"2030-01-01T00:00:00Z"}`: "want due or delay, not both",
 	} {
 		s.doWith(text, "group", "create", "--then", "-").check(t, text, 2, want)
 	}
 	ids := strings.Fields(s.must("group", "add", id, "--lambda", "greet", "--payload", "Ada", "--in", "1h"))
-	batch := s.doWith("{\"payload\":\"Bob\",\"in\":\"1h\"}\n\n{\"lambda\":\"greet\",\"in\":\"1h\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-", "--offset", "1", "-o", "json")
+	batch := s.doWith("{\"payload_text\":\"Bob\",\"delay\":\"1h\"}\n\n{\"lambda\":\"greet\",\"delay\":\"1h\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-", "--offset", "1", "-o", "json")
 	batch.check(t, "batch", 0)
 	for i, line := range strings.Split(strings.TrimSpace(batch.stdout), "\n") {
 		var one struct {
@@ -45,7 +45,7 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 		t.Error(got)
 	}
 	ids = append(ids, strings.TrimSpace(followed.stdout))
-	s.doWith("{\"in\":\"1h\"}\n{\"key\":\"k\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-").check(t, "key", 1, `line 2: "key" is not for members`)
+	s.doWith("{\"delay\":\"1h\"}\n{\"key\":\"k\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-").check(t, "key", 1, `line 2: "key" is not for members`)
 	s.doWith("", "group", "add", id, "--lambda", "greet", "--offset", "9").check(t, "offset", 1, "has 4 members: the next are added at 4, not at 9")
 	s.doWith("", "group", "seal", id, "--members", "5").check(t, "other number", 1, "has 4 members, not 5")
 	s.doWith("", "group", "seal", id, "--members", "0").check(t, "none", 1, "has 4 members, not 0")

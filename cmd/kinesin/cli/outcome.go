@@ -103,12 +103,13 @@ func stepsOf(list json.RawMessage) ([]sdk.Step, error) {
 	if list == nil {
 		return nil, nil
 	}
-	var item sdk.Item
-	if err := parseFollow(list, &item); err != nil {
-		return nil, fmt.Errorf("then: %w", err)
+	all, err := edgeIn("then", list)
+	if err != nil {
+		return nil, err
 	}
-	if len(item.Else)+len(item.Finally) > 0 {
-		return nil, errors.New("then: want a list of tasks")
+	item, err := itemOf(all)
+	if err != nil {
+		return nil, fmt.Errorf("then: %w", err)
 	}
 	steps := make([]sdk.Step, len(item.Then))
 	for i := range item.Then {

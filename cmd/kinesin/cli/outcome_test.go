@@ -63,8 +63,8 @@ func TestParseOutcome(t *testing.T) {
 		`{"outcome":"success","result":` + largest[:9] + largest + `}`: "invalid character",
 		`{"outcome":"fatal","error":"\ud800"}`:                         `error: \ud800 is half of a surrogate pair`,
 		`{"outcome":"fatal","then":[]}`:                                `then does not go with outcome "fatal"`,
-		`{"outcome":"success","then":[{"lambda":"a","in":"soon"}]}`:    `then: then[0]: "in": "soon" is no duration`,
-		`{"outcome":"success","then":{"else":[{"lambda":"a"}]}}`:       "then: want a list of tasks",
+		`{"outcome":"success","then":[{"lambda":"a","delay":"soon"}]}`: `then[0]: delay: "soon" is no duration`,
+		`{"outcome":"success","then":{"else":[{"lambda":"a"}]}}`:       `then[0]: the task has no field "lambda"`,
 		`{"outcome":"success","result":[` + largest + `]}`:             "result: 32770 bytes: want 32768 at most",
 	} {
 		if got, err := parseOutcome([]byte(text)); err == nil || !strings.Contains(err.Error(), word) {

@@ -147,7 +147,7 @@ func TestScheduleMeetsAQuota(t *testing.T) {
 	o := s.do("schedule", "mail", "--in", "1h")
 	o.check(t, "schedule", 1, "the admission quota of lambda mail is used up; try again in 16m")
 	s.must("quota", "set", "mail", "--admit", "40")
-	lines := strings.Repeat(`{"lambda":"mail","in":"1h"}`+"\n", 60)
+	lines := strings.Repeat(`{"lambda":"mail","delay":"1h"}`+"\n", 60)
 	if o := s.doWith(lines, "schedule", "--batch", "-"); o.code != 0 || len(strings.Fields(o.stdout)) != 60 {
 		t.Errorf("%+v", o)
 	}

@@ -47,21 +47,22 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
---then names a file with the tasks that follow it, in the JSON of plain HTTP: a list of tasks, each with "lambda" and of the fields
-` + followFields + `,
-which start when it has succeeded ("delay" counts from then); or an object with such lists as "then", "else" (after any other end) and
-"finally". Each task may have "then", "else" and "finally" of its own. See docs/chains.md.
+--then names a file with the tasks that follow it, each a JSON object as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda": a
+list of tasks, or one alone, which start when it has succeeded ("delay" counts from then); or an object with such lists as "then",
+"else" (after any other end) and "finally". Each task may have "then", "else" and "finally" of its own. See docs/chains.md.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key",
-"on_conflict", "limit_key", "tags" (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used
-unchanged, any other value as its JSON text), and "then", "else" and "finally", as in --then. LAMBDA and --on-conflict are for lines that have none
-of their own. It prints a result for each line, in order: the id, or "error: line N:
-…". Exit 1 when any line failed; the others are scheduled.`,
+--batch reads a JSON object from each line, as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda". LAMBDA and --on-conflict are
+for lines that have none of their own. It prints a result for each line, in order: the id, or "error: line N: …". Exit 1 when any line
+failed; the others are scheduled.
+
+The fields of such an object, of which all but "lambda" may be left out:
+` + taskFields() + `.
+A payload is any JSON, or in "payload_text" a text, or in "payload_base64" other bytes.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '[{"lambda":"ship","delay":"1h","payload":42}]' | kinesin schedule charge --payload 42 --then -
-  echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
+  echo '{"lambda":"greet","delay":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	s.add(c.Flags())
@@ -131,10 +132,9 @@ func (a *app) readFiles(f *pflag.FlagSet, s *scheduleFlags, item *sdk.Item) (err
 			return err
 		}
 	}
-	if f.Changed("then") {
-		return a.readFollow("then", s.then, item)
-	}
-	return nil
+	follows, err := a.readFollow("then", s.then, followsIn)
+	item.Then, item.Else, item.Finally = follows.Then, follows.Else, follows.Finally
+	return err
 }
 
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
