@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -58,7 +61,7 @@ Exit 2 for a file that cannot be read, with the line; 1 when something is refuse
 		if err != nil {
 			return err
 		}
-		p := &applying{app: a, client: k, declared: declared}
+		p := &applying{app: a, admin: admin.New(k), declared: declared}
 		if err := p.plan(ctx, prune); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -103,7 +106,7 @@ func (a *app) readDeclarations(file string) (*declarations, error) {
 type applying struct {
 	*app
 
-	client   *sdk.Client
+	admin    *admin.Client
 	declared *declarations
 	known    map[string][]string // priorities of lambdas that are there, or will be
 	coming   map[string]bool     // lambdas that are not there yet
@@ -129,19 +132,40 @@ type settingChange struct {
 	To      string `json:"to"`
 }
 
-// differing returns the settings of which the wanted value is another one than that which there is.
-func differing(wanted, have *pflag.FlagSet, matters func(flag string) bool) (all []settingChange) {
-	wanted.VisitAll(func(f *pflag.Flag) {
-		from, to := have.Lookup(f.Name).Value.String(), f.Value.String()
-		differs := matters(f.Name) && from != to
-		if f.Name == "payload" {
-			from, to = "", "" // nobody's business who reads the output
+// differing returns the fields, of those with a name, of which the wanted value is another one than that which there is.
+func differing(wanted, have proto.Message, names []string) (all []settingChange) {
+	to, from := fieldTexts(wanted), fieldTexts(have)
+	fields := wanted.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		switch name := string(fields.Get(i).Name()); {
+		case !slices.Contains(names, name) || from[name] == to[name]:
+		case name == "payload": // nobody's business who reads the output
+			all = append(all, settingChange{Setting: name})
+		default:
+			all = append(all, settingChange{name, from[name], to[name]})
 		}
-		if differs {
-			all = append(all, settingChange{strings.ReplaceAll(f.Name, "-", "_"), from, to})
-		}
-	})
+	}
 	return all
+}
+
+// fieldTexts returns the fields of a message that are set as in JSON, but texts without quotes.
+func fieldTexts(m proto.Message) map[string]string {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(jsonform.Append(nil, m), &members) // which Append has encoded
+	texts := map[string]string{}
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		var text string
+		switch name := string(f.Name()); {
+		case f.Kind() == protoreflect.BytesKind:
+			texts[name] = string(v.Bytes())
+		case json.Unmarshal(members[name], &text) == nil:
+			texts[name] = text
+		default:
+			texts[name] = string(members[name])
+		}
+		return true
+	})
+	return texts
 }
 
 // execute makes the changes, all that it can.
@@ -213,17 +237,6 @@ func (p *applying) printLines() error {
 		return p.printLine("no changes")
 	}
 	return nil
-}
-
-// isUnset reports whether a setting of a lambda is to be unset, by a word such as never, and is.
-func (s settingChange) isUnset(now *admin.Lambda) bool {
-	switch s.To {
-	case "never", noneWord, "strict":
-		return s.From == ""
-	case "retention":
-		return s.From == "" || now.KeyRetention == now.Retention
-	}
-	return false
 }
 
 // text returns a change of a setting for people.

@@ -15,11 +15,13 @@ lambdas:
   - name: report
     max_attempts: 3
     timeout: 30m
-    backoff: 5s..1m
+    backoff_min: 5s
+    backoff_max: 1m
     priorities: [high, low]
     priority_weights: {high: 8, low: 1}
-    start_within: never
-    key_retention: retention
+    start_within: null
+    key_retention:
+    breaker: {failures: 0.5}
 quotas:
   - {lambda: report, rate: 100, burst: 20, recovery: 5}
   - {lambda: report, priority: low, concurrency: 3}
@@ -39,7 +41,7 @@ crons:
     lambda: report
     schedule: "@every 90s"
     priority: low
-    payload: plain
+    payload_text: plain
 `
 
 func (s *site) write(name, text string) string {
@@ -79,15 +81,15 @@ func TestApply(t *testing.T) {
 		t.Errorf("%d records of changes of crons, %d before a dry run", got, records)
 	}
 
-	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC",
+	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload_text: plain", "payload_text: other", "zone: Europe/Berlin", "zone: UTC",
 		"burst: 20, recovery: 5", "burst: 20", "objective: 99.5", "objective: 99").Replace(declared)
 	lines := s.objects("apply", "-f", s.write("b.yaml", changed), "-o", "json")
 	if got := fmt.Sprint(lines); got != "[map[action:update changes:[map[from:30m setting:timeout to:1h]] kind:lambda line:4 name:report]"+
-		" map[action:update changes:[map[from:5 setting:recovery to:]] kind:quota line:13 name:report]"+
-		" map[action:unchanged kind:quota line:14 name:report priority low]"+
-		" map[action:update changes:[map[from:99.5 setting:objective to:99]] kind:objective line:16 name:report]"+
-		" map[action:update changes:[map[from:30 2 * * * setting:schedule to:0 3 * * *] map[from:Europe/Berlin setting:zone to:UTC]] kind:cron line:18 name:nightly]"+
-		" map[action:update changes:[map[from: setting:payload to:]] kind:cron line:27 name:sync]]" {
+		" map[action:update changes:[map[from:5 setting:recovery to:]] kind:quota line:15 name:report]"+
+		" map[action:unchanged kind:quota line:16 name:report priority low]"+
+		" map[action:update changes:[map[from:99.5 setting:objective to:99]] kind:objective line:18 name:report]"+
+		" map[action:update changes:[map[from:30 2 * * * setting:schedule to:0 3 * * *] map[from:Europe/Berlin setting:zone to:UTC]] kind:cron line:20 name:nightly]"+
+		" map[action:update changes:[map[from: setting:payload to:]] kind:cron line:29 name:sync]]" {
 		t.Error(got)
 	}
 	if got := fmt.Sprint(s.objects("quota", "list")); strings.Contains(got, "recovery:5") || !strings.Contains(got, "burst:20") || strings.Count(got, "managed_by:billing") != 2 {
@@ -98,6 +100,26 @@ func TestApply(t *testing.T) {
 	}
 	if one := s.object("lambda", "get", "report"); one["timeout"] != "1h" || one["max_attempts"] != 3.0 {
 		t.Errorf("%v", one)
+	}
+}
+
+// A field of a lambda that is null takes the setting away, and what a message in it leaves out stays.
+func TestApplyOfNull(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	file := func(fields string) string { return s.write("a.yaml", "lambdas:\n  - {name: mail, "+fields+"}\n") }
+	s.must("apply", "-f", file("breaker: {failures: 0.5, window: 2m}, start_within: 1h, key_retention: 2d, limit_key_rate: 5, limit_key_concurrency: 2, retry_share: 0.5, priority_weights: {high: 8}"))
+	if got := s.must("apply", "-f", file("breaker: {failures: 0.5}, priority_weights: {high: 8, low: 1}")); got != "no changes" {
+		t.Error(got)
+	}
+	none := file("breaker: null, start_within: null, key_retention: null, limit_key_rate: null, limit_key_concurrency: null, retry_share: null, priority_weights: null, timeout: 1h")
+	const want = `~ lambda mail: timeout 15m -> 1h, key_retention 48h -> none, start_within 1h -> none, priority_weights {"high":8,"low":1,"normal":1} -> none, ` +
+		`limit_key_concurrency 2 -> none, limit_key_rate 5 -> none, retry_share 0.5 -> none, breaker {"failures":0.5,"window":"2m"} -> none`
+	if got := s.must("apply", "-f", none); got != want {
+		t.Error(got)
+	}
+	if got := s.must("apply", "-f", none); got != "no changes" {
+		t.Error(got)
 	}
 }
 
@@ -225,7 +247,7 @@ func TestTheExampleOfApply(t *testing.T) {
 	s.must("quota", "set", "report", "--priority", "low", "--rate", "2", "--burst", "1")
 	s.must("cron", "set", "nightly", "--schedule", "0 3 * * *")
 	s.must("cron", "create", "weekly", "--lambda", "mail", "--schedule", "@weekly", "--managed-by", "billing")
-	const changes = "~ quota report priority low: burst 1 -> 10, rate 2 -> 5\n~ cron nightly: schedule 0 3 * * * -> 30 2 * * *\n- cron weekly"
+	const changes = "~ quota report priority low: rate 2 -> 5, burst 1 -> 10\n~ cron nightly: schedule 0 3 * * * -> 30 2 * * *\n- cron weekly"
 	if got := s.must("apply", "-f", file, "--prune"); got != changes {
 		t.Error(got)
 	}
@@ -253,12 +275,20 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"a section":     {"jobs: []\n", 2, []string{"f.yaml: line 1", `unknown field "jobs"`, "crons, lambdas, name, objectives, quotas"}},
 		"of a lambda":   {"lambdas:\n  - name: x\n    schedule: x\n", 2, []string{"line 3", `unknown field "schedule"`}},
 		"a flag":        {head + "    catch-up: all\n", 2, []string{"line 5", "catch_up"}},
+		"read only":     {head + "    revision: 3\n", 2, []string{"line 5", `unknown field "revision" in the cron`}},
+		"of the set":    {head + "    managed_by: b\n", 2, []string{"line 5", `unknown field "managed_by"`}},
+		"deep":          {head + "    tags: {a: b, a: c}\n", 2, []string{"line 5", `"a" is there twice`}},
+		"in a message":  {"lambdas:\n  - name: x\n    breaker: {failure: 0.5}\n", 2, []string{"line 3", `unknown field "failure" in breaker; allowed here: failures, window`}},
+		"null":          {"lambdas:\n  - name: report\n    shards: null\n", 1, []string{"line 3", "shards: null is no value"}},
+		"null of what":  {"lambdas:\n  - name: x\n    shard: null\n", 2, []string{"line 3", `unknown field "shard"`}},
+		"bounds of one": {"lambdas:\n  - name: x\n    timeout: 1ms\n", 2, []string{"line 3", "timeout: 1ms is out of range: want 100ms to 720h"}},
+		"a number":      {"lambdas:\n  - name: x\n    timeout: 30\n", 2, []string{"line 3", "timeout: 30 is no duration"}},
 		"twice":         {head + "  - name: x\n    lambda: report\n    schedule: '@daily'\n", 2, []string{"line 5", "cron x is there twice"}},
 		"a key twice":   {head + "    lambda: report\n", 2, []string{"line 5", "twice"}},
 		"an expression": {strings.Replace(head, "@daily", "0 0 30 2 *", 1), 2, []string{"line 2", "never fires"}},
 		"a zone":        {head + "    zone: Europe/Berln\n", 2, []string{"line 2", "Europe/Berlin"}},
 		"a choice":      {head + "    gap: jump\n", 2, []string{"line 5", "shift or skip"}},
-		"a number":      {head + "    failures_max: many\n", 2, []string{"line 5", "many"}},
+		"a word":        {head + "    failures_max: many\n", 2, []string{"line 5", "many"}},
 		"a mapping":     {head + "    zone: {a: b}\n", 2, []string{"line 5", "zone"}},
 		"an alias":      {"name: &n a\ncrons: *n\n", 2, []string{"alias"}},
 		"two documents": {head + "---\nname: b\n", 2, []string{"line 5", "one document"}},
@@ -276,13 +306,13 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"of its own":    {"lambdas:\n  - {name: new, priorities: [a]}\nquotas:\n  - {lambda: new, priority: low, rate: 1}\n", 1, []string{"line 4", "lambda new has a"}},
 		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"f.yaml: line 2", "cannot change"}},
 
-		"no limit":       {"quotas:\n  - lambda: report\n    rate: none\n", 2, []string{"line 2", "nothing to set: want rate"}},
-		"a rate":         {"quotas:\n  - lambda: report\n    rate: fast\n", 2, []string{"line 3", "fast", "such as 100"}},
+		"no limit":       {"quotas:\n  - lambda: report\n    rate: null\n", 2, []string{"line 2", "nothing to set: want rate"}},
+		"a rate":         {"quotas:\n  - lambda: report\n    rate: fast\n", 2, []string{"line 3", `rate: "fast" is not a number`}},
 		"a burst":        {"quotas:\n  - {lambda: report, concurrency: 1, burst: 5}\n", 2, []string{"line 2", "burst goes with a rate"}},
 		"of an identity": {"quotas:\n  - {lambda: report, rate: 1, admit: 1, identity: crm}\n", 2, []string{"line 2", "identity does not go with rate"}},
 		"a quota twice":  {"quotas:\n  - {lambda: report, rate: 1}\n  - {lambda: report, rate: 2}\n", 2, []string{"line 3", "quota report is there twice"}},
 		"of nobody":      {"quotas:\n  - {lambda: nobody, rate: 1}\n", 1, []string{"line 2", "nobody"}},
-		"a quota field":  {"quotas:\n  - {lambda: report, limit: 1}\n", 2, []string{"line 2", `unknown field "limit"`, "identity, lambda, priority, admit, burst"}},
+		"a quota field":  {"quotas:\n  - {lambda: report, limit: 1}\n", 2, []string{"line 2", `unknown field "limit"`, "admit, burst, concurrency, identity, lambda"}},
 		"100 %":          {"objectives:\n  - {lambda: report, within: 5s, objective: 100}\n", 2, []string{"line 2", "below 100"}},
 		"no within":      {"objectives:\n  - {lambda: report, objective: 99}\n", 2, []string{"line 2", "within is missing"}},
 		"of a priority":  {"quotas:\n  - {lambda: report, priority: urgent, rate: 1}\n", 1, []string{"line 2", "lambda report has high, normal, low"}},

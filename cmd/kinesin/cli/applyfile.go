@@ -9,13 +9,16 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -34,46 +37,29 @@ const (
 	kindObjective = "objective"
 )
 
+// What a file does not say of crons, and of quotas and objectives: the server and apply set it.
+var (
+	cronExcept  = []string{"version", "managed_by"}                             //nolint:gochecknoglobals // a list
+	limitExcept = []string{"managed_by", "updated", "updated_by", "registered"} //nolint:gochecknoglobals // a list
+)
+
 // declarations is what a file for apply says.
 type declarations struct {
-	name    string // of the set
-	file    string // as it was named
-	lambdas []declaredLambda
-	crons   []declaredCron
+	name string // of the set
+	file string // as it was named
 
-	quotas     []declaredQuota
-	objectives []declaredObjective
+	lambdas    []declared[admin.Lambda]
+	quotas     []declared[admin.Quota]
+	objectives []declared[admin.Objective]
+	crons      []declared[admin.Cron]
 }
 
-type declaredLambda struct {
+// declared is what a file says of one thing.
+type declared[T any] struct {
+	is    T
 	line  int
-	info  *admin.Lambda
-	flags *pflag.FlagSet // over info; those that the file has are changed
-}
-
-type declaredCron struct {
-	line  int
-	cron  *admin.Cron
-	flags *pflag.FlagSet // over cron
-}
-
-// lambdaSettings are flags over the settings of a lambda, by which a file sets them and changes are found.
-func lambdaSettings(l *admin.Lambda) *pflag.FlagSet {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", "")
-	f.Var(listValue{&l.Priorities}, "priorities", "")
-	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "")
-	lambdaFlags(f, l)
-	return f
-}
-
-// cronSettingsOf are flags over the settings of a cron.
-func cronSettingsOf(c *admin.Cron) *pflag.FlagSet {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	addCronFlags(f, c)
-	f.Var(payloadValue{&c.Payload}, "payload", "")
-	f.StringVar(&c.Lambda, "lambda", "", "")
-	return f
+	lines map[string]int // of its fields
+	nulls []string       // fields that are null
 }
 
 // parseDeclarations reads a file. Its errors say in which line something is wrong, and what is allowed.
@@ -96,26 +82,14 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 		return nil, lineError(1, "the file is empty: want crons, lambdas, quotas or objectives")
 	}
 	d := &declarations{name: nameDefault}
-	names := map[string]bool{}
-	err = eachField(document.Content[0], map[string]func(*yaml.Node) error{
-		"name": func(n *yaml.Node) (err error) {
-			d.name, err = scalar(n)
-			return err
-		},
-		"lambdas": func(n *yaml.Node) error { return eachNamed(n, kindLambda, names, d.addLambda) },
-		"crons":   func(n *yaml.Node) error { return eachNamed(n, kindCron, names, d.addCron) },
-
-		"quotas":     func(n *yaml.Node) error { return eachNamed(n, kindQuota, names, d.addQuota) },
-		"objectives": func(n *yaml.Node) error { return eachNamed(n, kindObjective, names, d.addObjective) },
-	}, nil)
-	if err != nil {
+	if err := d.read(document.Content[0]); err != nil {
 		return nil, err
 	}
 	if err := task.CheckName("set", d.name); err != nil || d.name == noneWord {
 		return nil, fmt.Errorf("name of the set %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-', and not %s; a line `name: …` in the file says it", d.name, noneWord)
 	}
 	for i := range d.crons {
-		d.crons[i].cron.ManagedBy = d.name
+		d.crons[i].is.ManagedBy = d.name
 	}
 	return d, nil
 }
@@ -124,49 +98,38 @@ func lineError(line int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", line, fmt.Sprintf(format, args...))
 }
 
-// eachField calls the function of each field of a mapping, or other for one without.
-func eachField(n *yaml.Node, fields map[string]func(*yaml.Node) error, other func(name string, key, value *yaml.Node) error) error {
-	if n.Kind != yaml.MappingNode {
-		return lineError(n.Line, "want fields with values, such as `name: nightly`")
+func (d *declarations) read(n *yaml.Node) error {
+	if _, err := jsonOf(n); err != nil || n.Kind != yaml.MappingNode {
+		return cmp.Or(err, lineError(n.Line, "want fields with values, such as `name: nightly`"))
 	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if seen[key.Value] {
-			return lineError(key.Line, "%q is there twice", key.Value)
-		}
-		seen[key.Value] = true
-		set, known := fields[key.Value]
-		switch {
-		case known:
-			if err := set(value); err != nil {
-				return err
+		var err error
+		switch key.Value {
+		case "name":
+			if d.name = value.Value; value.Kind != yaml.ScalarNode || value.Tag == "!!null" {
+				err = lineError(value.Line, "name: want a text")
 			}
-		case other != nil:
-			if err := other(key.Value, key, value); err != nil {
-				return err
-			}
+		case "lambdas":
+			err = eachNamed(value, kindLambda, d.addLambda)
+		case "quotas":
+			err = eachNamed(value, kindQuota, d.addQuota)
+		case "objectives":
+			err = eachNamed(value, kindObjective, d.addObjective)
+		case "crons":
+			err = eachNamed(value, kindCron, d.addCron)
 		default:
-			return unknownField(key, fieldNames(fields))
+			err = lineError(key.Line, "unknown field %.80q: want any of crons, lambdas, name, objectives, quotas", key.Value)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func unknownField(key *yaml.Node, allowed []string) error {
-	return lineError(key.Line, "unknown field %.80q: want any of %s", key.Value, strings.Join(allowed, ", "))
-}
-
-func fieldNames(fields map[string]func(*yaml.Node) error) (names []string) {
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // eachNamed calls add for each item of a list. Names are once in a kind.
-func eachNamed(n *yaml.Node, kind string, names map[string]bool, add func(*yaml.Node) (name string, err error)) error {
+func eachNamed(n *yaml.Node, kind string, add func(*yaml.Node) (name string, err error)) error {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil
 	}
@@ -176,128 +139,140 @@ func eachNamed(n *yaml.Node, kind string, names map[string]bool, add func(*yaml.
 	if len(n.Content) > declaredMax {
 		return lineError(n.Line, "%d %ss: want at most %d", len(n.Content), kind, declaredMax)
 	}
+	names := map[string]bool{}
 	for _, item := range n.Content {
 		name, err := add(item)
 		if err != nil {
 			return err
 		}
-		if names[kind+"/"+name] {
+		if names[name] {
 			return lineError(item.Line, "%s %s is there twice", kind, name)
 		}
-		names[kind+"/"+name] = true
+		names[name] = true
 	}
 	return nil
 }
 
-func scalar(n *yaml.Node) (string, error) {
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return "", lineError(n.Line, "want a text or a number")
-	}
-	return n.Value, nil
-}
-
-// setField sets a flag by a field of the same name, with _ for -.
-func setField(f *pflag.FlagSet, key, value *yaml.Node, others ...string) error {
-	flag := strings.ReplaceAll(key.Value, "_", "-")
-	if f.Lookup(flag) == nil || strings.Contains(key.Value, "-") {
-		if len(others) == 0 {
-			others = []string{"name"}
-		}
-		return unknownField(key, slices.Concat(others, flagFields(f)))
-	}
-	texts, err := textsOf(flag, value)
-	if err != nil {
-		return err
-	}
-	for _, text := range texts {
-		if err := f.Set(flag, text); err != nil {
-			_, why, _ := strings.Cut(err.Error(), "flag: ")
-			return lineError(value.Line, "%s: %s", key.Value, cmp.Or(why, err.Error()))
-		}
-	}
-	return nil
-}
-
-func flagFields(f *pflag.FlagSet) (names []string) {
-	f.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name == "tag" {
-			names = append(names, "tags")
-			return
-		}
-		names = append(names, strings.ReplaceAll(flag.Name, "-", "_"))
-	})
-	return names
-}
-
-// textsOf returns the values of a flag that a field stands for.
-func textsOf(flag string, value *yaml.Node) ([]string, error) {
-	switch {
-	case value.Kind == yaml.ScalarNode:
-		text, err := scalar(value)
-		return []string{text}, err
-	case flag == "payload":
-		var content any
-		if err := value.Decode(&content); err != nil {
-			return nil, lineError(value.Line, "payload: %v", err)
-		}
-		encoded, err := json.Marshal(content)
-		if err != nil {
-			return nil, lineError(value.Line, "payload: %v", err)
-		}
-		return []string{string(encoded)}, nil
-	case value.Kind == yaml.MappingNode && (flag == "tag" || flag == "priority-weights"):
-		var pairs []string
-		err := eachField(value, nil, func(name string, _, value *yaml.Node) error {
-			text, err := scalar(value)
-			pairs = append(pairs, name+"="+text)
-			return err
-		})
-		if flag == "priority-weights" {
-			pairs = []string{strings.Join(pairs, ",")}
-		}
-		return pairs, err
-	case value.Kind == yaml.SequenceNode && flag == "priorities":
-		items := make([]string, len(value.Content))
-		for i, item := range value.Content {
-			var err error
-			if items[i], err = scalar(item); err != nil {
+// jsonOf returns YAML as JSON.
+func jsonOf(n *yaml.Node) (encoded []byte, err error) {
+	var parts [][]byte
+	brackets := "[]"
+	switch n.Kind {
+	case yaml.MappingNode:
+		brackets = "{}"
+		seen := map[string]bool{}
+		for i := 0; i < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if seen[key.Value] {
+				return nil, lineError(key.Line, "%q is there twice", key.Value)
+			}
+			seen[key.Value] = true
+			value, err := jsonOf(n.Content[i+1])
+			if err != nil {
 				return nil, err
 			}
+			parts = append(parts, slices.Concat(jsonform.AppendValue(nil, key.Value), []byte(":"), value))
 		}
-		return []string{strings.Join(items, ",")}, nil
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			value, err := jsonOf(item)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, value)
+		}
+	default:
+		var value any = n.Value
+		if n.Tag != "!!str" && n.Tag != "!!timestamp" {
+			if err := n.Decode(&value); err != nil {
+				return nil, lineError(n.Line, "%v", err)
+			}
+		}
+		if encoded, err = json.Marshal(value); err != nil {
+			return nil, lineError(n.Line, "%v", err)
+		}
+		return encoded, nil
 	}
-	return nil, lineError(value.Line, "%s: want a text or a number", strings.ReplaceAll(flag, "-", "_"))
+	return slices.Concat([]byte(brackets[:1]), bytes.Join(parts, []byte(",")), []byte(brackets[1:])), nil
+}
+
+// read reads an item of a list into a message of what has a name in errors. A field that is null is as if it were left out.
+func (d *declared[T]) read(n *yaml.Node, what string, m proto.Message, except ...string) error {
+	if n.Kind != yaml.MappingNode {
+		return lineError(n.Line, "want fields with values, such as `lambda: report`")
+	}
+	d.line, d.lines = n.Line, map[string]int{}
+	known := jsonform.Names(m, except...)
+	given := yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if d.lines[key.Value] = key.Line; value.Tag == "!!null" && slices.Contains(known, key.Value) && !strings.HasPrefix(key.Value, "payload") {
+			d.nulls = append(d.nulls, key.Value)
+			continue
+		}
+		given.Content = append(given.Content, key, value)
+	}
+	decode := func(of *yaml.Node, into proto.Message, except ...string) error {
+		object, err := jsonOf(of)
+		if err == nil {
+			_, err = jsonform.DecodeAs(what, object, into, except...)
+		}
+		return err
+	}
+	err := decode(&given, m, except...)
+	if err == nil {
+		return nil
+	}
+	for i := range known { // which of them is it
+		known[i] = "?" + known[i]
+	}
+	for i := 0; i < len(given.Content); i += 2 {
+		one := yaml.Node{Kind: yaml.MappingNode, Content: given.Content[i : i+2]}
+		if err := decode(&one, m.ProtoReflect().New().Interface(), slices.Concat(except, known)...); err != nil {
+			return lineError(given.Content[i].Line, "%v", err)
+		}
+	}
+	return lineError(n.Line, "%v", err)
+}
+
+// inBounds refuses what flags over the same settings would refuse, in their words.
+func (d *declared[T]) inBounds(flags func(*pflag.FlagSet, *T)) (err error) {
+	var over T
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags(f, &over)
+	over = d.is
+	f.VisitAll(func(flag *pflag.Flag) {
+		text, name := flag.Value.String(), strings.ReplaceAll(flag.Name, "-", "_")
+		if err != nil || text == "" || text == flag.DefValue || flag.Value.Type() == "tag" || flag.Value.Type() == "weights" {
+			return // what has no form as a flag is left to the server
+		}
+		if refused := flag.Value.Set(text); refused != nil {
+			err = lineError(cmp.Or(d.lines[name], d.line), "%s: %v", name, refused)
+		}
+	})
+	return err
 }
 
 // addCron reads a cron. It refuses whatever the server would refuse, as far as it can tell.
 func (d *declarations) addCron(n *yaml.Node) (string, error) {
-	c := declaredCron{line: n.Line, cron: &admin.Cron{}}
-	c.flags = cronSettingsOf(c.cron)
-	err := eachField(n, map[string]func(*yaml.Node) error{
-		"name": func(n *yaml.Node) (err error) {
-			c.cron.Name, err = scalar(n)
-			return err
-		},
-		"tags": func(n *yaml.Node) error { return setField(c.flags, &yaml.Node{Value: "tag", Line: n.Line}, n) },
-	}, func(name string, key, value *yaml.Node) error {
-		if name == "tag" {
-			key = &yaml.Node{Value: "tag-", Line: key.Line} // a list of them is tags
-		}
-		return setField(c.flags, key, value)
-	})
-	if err != nil {
+	var c declared[admin.Cron]
+	w := &kinesinv1.Cron{}
+	if err := c.read(n, "the cron", w, cronExcept...); err != nil {
 		return "", err
 	}
-	if err := c.check(); err != nil {
-		return "", lineError(c.line, "cron %s: %v", c.cron.Name, err)
+	c.is = wirecopy.From[admin.Cron](w)
+	if err := c.inBounds(addCronFlags); err != nil {
+		return "", err
 	}
-	c.complete()
+	if err := checkCron(&c.is); err != nil {
+		return "", lineError(c.line, "cron %s: %v", c.is.Name, err)
+	}
+	completeCron(&c.is)
 	d.crons = append(d.crons, c)
-	return c.cron.Name, nil
+	return c.is.Name, nil
 }
 
-func (c *declaredCron) check() error {
-	one := c.cron
+func checkCron(one *admin.Cron) error {
 	if err := task.CheckName("cron", one.Name); err != nil {
 		return err
 	}
@@ -314,9 +289,8 @@ func (c *declaredCron) check() error {
 	return err
 }
 
-// complete sets the defaults, as the server shows them.
-func (c *declaredCron) complete() {
-	one := c.cron
+// completeCron sets the defaults, as the server shows them.
+func completeCron(one *admin.Cron) {
 	orDefault(&one.Zone, "UTC")
 	orDefault(&one.Gap, admin.GapShift)
 	orDefault(&one.Fold, admin.FoldFirst)
@@ -327,71 +301,91 @@ func (c *declaredCron) complete() {
 		orDefault(&one.CatchUpWithin, day)
 	}
 	one.Schedule = strings.TrimSpace(one.Schedule)
-	for _, t := range []*time.Time{&one.Start, &one.End} {
-		*t = t.UTC()
-	}
 }
 
-func orDefault[T comparable](setting *T, value T) {
-	if *setting == *new(T) {
-		*setting = value
-	}
-}
+func orDefault[T comparable](setting *T, value T) { *setting = cmp.Or(*setting, value) }
 
 func (d *declarations) addLambda(n *yaml.Node) (string, error) {
-	l := declaredLambda{line: n.Line, info: &admin.Lambda{}}
-	l.flags = lambdaSettings(l.info)
-	err := eachField(n, map[string]func(*yaml.Node) error{
-		"name": func(n *yaml.Node) (err error) {
-			l.info.Name, err = scalar(n)
-			return err
-		},
-	}, func(_ string, key, value *yaml.Node) error { return setField(l.flags, key, value) })
+	var l declared[admin.Lambda]
+	w := &kinesinv1.Lambda{}
+	if err := l.read(n, "the lambda", w); err != nil {
+		return "", err
+	}
+	if l.is = wirecopy.From[admin.Lambda](w); len(l.is.PriorityWeights) == 0 {
+		l.is.PriorityWeights = nil
+	}
+	err := l.inBounds(func(f *pflag.FlagSet, l *admin.Lambda) {
+		f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", "")
+		f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "")
+		lambdaFlags(f, l)
+	})
 	if err != nil {
 		return "", err
 	}
-	if err := task.CheckName("lambda", l.info.Name); err != nil {
+	if err := task.CheckName("lambda", l.is.Name); err != nil {
 		return "", lineError(l.line, "%v", err)
 	}
-	if err := checkLambda(l.info); err != nil {
-		return "", lineError(l.line, "lambda %s: %v", l.info.Name, err)
+	if err := checkLambda(&l.is); err != nil {
+		return "", lineError(l.line, "lambda %s: %v", l.is.Name, err)
 	}
 	d.lambdas = append(d.lambdas, l)
-	return l.info.Name, nil
+	return l.is.Name, nil
 }
 
-// payloadValue is a flag with a payload.
-type payloadValue struct{ payload *[]byte }
-
-func (v payloadValue) String() string {
-	if v.payload == nil {
-		return ""
+// quotaName names a quota among those of all lambdas.
+func quotaName(q *admin.Quota) string {
+	name := q.Lambda
+	if q.Priority != "" {
+		name += " priority " + q.Priority
 	}
-	return string(*v.payload)
-}
-
-func (payloadValue) Type() string { return "text" }
-
-func (v payloadValue) Set(text string) error {
-	*v.payload = []byte(text)
-	return nil
-}
-
-// listValue is a flag with names, separated by commas.
-type listValue struct{ names *[]string }
-
-func (v listValue) String() string {
-	if v.names == nil {
-		return ""
+	if q.Identity != "" {
+		name += " identity " + q.Identity
 	}
-	return strings.Join(*v.names, ",")
+	return name
 }
 
-func (listValue) Type() string { return "names" }
-
-func (v listValue) Set(text string) error {
-	if *v.names = splitList(text); len(*v.names) == 0 {
-		return fmt.Errorf("want names, such as [high, normal, low]")
+func (d *declarations) addQuota(n *yaml.Node) (string, error) {
+	var q declared[admin.Quota]
+	w := &kinesinv1.Quota{}
+	if err := q.read(n, "the quota", w, limitExcept...); err != nil {
+		return "", err
 	}
-	return nil
+	q.is = wirecopy.From[admin.Quota](w)
+	if err := q.inBounds(quotaFlags); err != nil {
+		return "", err
+	}
+	if err := task.CheckName("lambda", q.is.Lambda); err != nil {
+		return "", lineError(q.line, "%v", err)
+	}
+	name := quotaName(&q.is)
+	if err := checkQuota(&q.is, ""); err != nil {
+		return "", lineError(q.line, "quota %s: %v", name, err)
+	}
+	if q.is.Burst > 0 && q.is.Rate == 0 {
+		return "", lineError(q.line, "quota %s: burst goes with a rate", name)
+	}
+	d.quotas = append(d.quotas, q)
+	return name, nil
+}
+
+func (d *declarations) addObjective(n *yaml.Node) (string, error) {
+	var o declared[admin.Objective]
+	w := &kinesinv1.Objective{}
+	if err := o.read(n, "the objective", w, limitExcept...); err != nil {
+		return "", err
+	}
+	o.is = wirecopy.From[admin.Objective](w)
+	o.is.Percent = w.GetObjective()
+	orDefault(&o.is.Window, sloWindowDefault)
+	if err := o.inBounds(objectiveFlags); err != nil {
+		return "", err
+	}
+	if err := task.CheckName("lambda", o.is.Lambda); err != nil {
+		return "", lineError(o.line, "%v", err)
+	}
+	if err := checkObjective(&o.is, ""); err != nil {
+		return "", lineError(o.line, "objective of %s: %v", o.is.Lambda, err)
+	}
+	d.objectives = append(d.objectives, o)
+	return o.is.Lambda, nil
 }

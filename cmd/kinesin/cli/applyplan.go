@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -19,14 +23,17 @@ import (
 func (p *applying) plan(ctx context.Context, prune bool) error {
 	p.known, p.coming = map[string][]string{}, map[string]bool{}
 	for i := range p.declared.lambdas {
-		l := &p.declared.lambdas[i]
-		if err := p.planLambda(ctx, l); err != nil {
+		if err := p.planLambda(ctx, &p.declared.lambdas[i]); err != nil {
 			return err
 		}
 	}
 	var rest []*change
-	for _, plan := range []func(ctx context.Context) ([]*change, error){p.planQuotas, p.planObjectives, p.planCrons} {
-		left, err := plan(ctx)
+	for _, plan := range []func() ([]*change, error){
+		func() ([]*change, error) { return planKind(ctx, p, p.declared.quotas, p.quotas()) },
+		func() ([]*change, error) { return planKind(ctx, p, p.declared.objectives, p.objectives()) },
+		func() ([]*change, error) { return planKind(ctx, p, p.declared.crons, p.crons()) },
+	} {
+		left, err := plan()
 		if err != nil {
 			return err
 		}
@@ -46,7 +53,7 @@ func (p *applying) plan(ctx context.Context, prune bool) error {
 func (p *applying) needs(ctx context.Context, line int, what, lambda, priority string) error {
 	priorities, known := p.known[lambda]
 	if !known {
-		there, err := admin.New(p.client).Lambdas.Get(ctx, lambda)
+		there, err := p.admin.Lambdas.Get(ctx, lambda)
 		if err != nil {
 			return fmt.Errorf("line %d: %s: %w", line, what, err)
 		}
@@ -59,59 +66,18 @@ func (p *applying) needs(ctx context.Context, line int, what, lambda, priority s
 	return nil
 }
 
-// mayManage refuses to change what somebody else keeps as code. release is how its set lets it go.
-func (p *applying) mayManage(line int, what string, registered bool, managedBy, release string) error {
-	switch {
-	case registered:
-		return lineError(line, "%s is registered with its lambda: take it out of the module call in Terraform, or out of this file", what)
-	case managedBy != "" && managedBy != p.declared.name:
-		return lineError(line, "%s is managed by set %s, and this one is %s: take it out of the other file, and then of its set with `%s`",
-			what, managedBy, p.declared.name, release)
-	}
-	return nil
-}
-
-// planCrons returns, as the others do, how to delete those of the set that the file does not have.
-func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
-	all, err := admin.New(p.client).Crons.List(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	there := make(map[string]*admin.Cron, len(all))
-	for i := range all {
-		there[all[i].Name] = &all[i]
-	}
-	for i := range p.declared.crons {
-		c := &p.declared.crons[i]
-		if err := p.needs(ctx, c.line, "cron "+c.cron.Name, c.cron.Lambda, c.cron.Priority); err != nil {
-			return nil, err
-		}
-		if err := p.planCron(ctx, c, there[c.cron.Name]); err != nil {
-			return nil, err
-		}
-		delete(there, c.cron.Name)
-	}
-	var rest []*change
-	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if there[name].ManagedBy == p.declared.name {
-			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return admin.New(p.client).Crons.Delete(ctx, name) }})
-		}
-	}
-	return rest, nil
-}
-
-func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
-	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.info.Name, Line: l.line}
+func (p *applying) planLambda(ctx context.Context, l *declared[admin.Lambda]) error {
+	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.is.Name, Line: l.line}
 	p.changes = append(p.changes, one)
-	now, err := admin.New(p.client).Lambdas.Get(ctx, l.info.Name)
+	now, err := p.admin.Lambdas.Get(ctx, l.is.Name)
 	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
 		one.Action = applyCreate
-		p.coming[l.info.Name], p.known[l.info.Name] = true, l.info.Priorities
-		if len(l.info.Priorities) == 0 {
-			p.known[l.info.Name] = task.PrioritiesDefault()
+		p.coming[l.is.Name], p.known[l.is.Name] = true, l.is.Priorities
+		if len(l.is.Priorities) == 0 {
+			p.known[l.is.Name] = task.PrioritiesDefault()
 		}
 		one.do = func(ctx context.Context) error {
-			_, _, err := admin.New(p.client).Lambdas.Create(ctx, *l.info)
+			_, _, err := p.admin.Lambdas.Create(ctx, l.is)
 			return err
 		}
 		return nil
@@ -119,97 +85,255 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	if err != nil {
 		return err
 	}
-	p.known[l.info.Name] = now.Priorities
-	if weights := l.info.PriorityWeights; len(weights) > 0 { // the server shows that of each priority
+	p.known[l.is.Name], now.Name = now.Priorities, l.is.Name
+	if weights := l.is.PriorityWeights; len(weights) > 0 { // the server shows that of each priority
 		for _, name := range now.Priorities {
 			if _, named := weights[name]; !named {
 				weights[name] = 1
 			}
 		}
 	}
-	have := admin.Lambda{}
-	flags := lambdaSettings(&have)
-	have = now
-	one.Changes = slices.DeleteFunc(differing(l.flags, flags, l.flags.Changed), func(c settingChange) bool { return c.isUnset(&now) })
+	if b := &l.is.Breaker; *b != (admin.Breaker{}) { // what it leaves out stays
+		b.Failures, b.Window = cmp.Or(b.Failures, now.Breaker.Failures), cmp.Or(b.Window, now.Breaker.Window)
+	}
+	if now.KeyRetention == now.Retention && slices.Contains(l.nulls, "key_retention") {
+		now.KeyRetention = 0 // as it is when it is not set
+	}
+	one.Changes = differing(wirecopy.To[kinesinv1.Lambda](&l.is), wirecopy.To[kinesinv1.Lambda](&now), slices.Collect(maps.Keys(l.lines)))
+	wanted := l.is
 	for _, c := range one.Changes {
 		if c.Setting == "mode" || c.Setting == "priorities" {
-			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.info.Name, c.Setting, c.From)
+			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.is.Name, c.Setting, c.From)
+		}
+		if slices.Contains(l.nulls, c.Setting) && !unset(&wanted, c.Setting) {
+			return lineError(l.lines[c.Setting], "%s: null is no value; leave the field out", c.Setting)
 		}
 	}
 	if len(one.Changes) > 0 {
-		one.Action = applyUpdate
-		wanted := *l.info
-		wanted.Mode, wanted.Priorities = "", nil
+		one.Action, wanted.Mode, wanted.Priorities = applyUpdate, "", nil
 		one.do = func(ctx context.Context) error {
-			_, err := admin.New(p.client).Lambdas.Update(ctx, wanted)
+			_, err := p.admin.Lambdas.Update(ctx, wanted)
 			return err
 		}
 	}
 	return nil
 }
 
-// planCron compares a cron with the one of its name that is there; nil: there is none.
-func (p *applying) planCron(ctx context.Context, c *declaredCron, there *admin.Cron) error {
-	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
-	p.changes = append(p.changes, one)
-	defer func() {
-		if text := warningText(c.cron); text != "" && one.Action != applyUnchanged {
-			p.note("cron %s: %s", c.cron.Name, text)
-		}
-	}()
-	if there == nil {
-		one.do = func(ctx context.Context) error {
-			_, _, err := admin.New(p.client).Crons.Create(ctx, *c.cron)
-			return err
-		}
-		return p.checkCron(ctx, c.line, c.cron)
+// unset gives a setting of a lambda the value by which an update takes it away, if it can be taken away.
+func unset(l *admin.Lambda, name string) bool {
+	switch name {
+	case "key_retention":
+		l.KeyRetention = -1000
+	case "start_within":
+		l.StartWithin = -1000
+	case "priority_weights":
+		l.PriorityWeights = map[string]int{}
+	case "limit_key_concurrency":
+		l.LimitKeyConcurrency = -1
+	case "limit_key_rate":
+		l.LimitKeyRate = -1
+	case "retry_share":
+		l.RetryShare = -1
+	case "breaker":
+		l.Breaker.Failures = -1
+	default:
+		return false
 	}
-	if err := p.mayManage(c.line, "cron "+c.cron.Name, there.Registered, there.ManagedBy, "kinesin cron set "+c.cron.Name+" --managed-by none"); err != nil {
-		return err
-	}
-	if there.Lambda != c.cron.Lambda {
-		return lineError(c.line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.cron.Name, there.Lambda, c.cron.Lambda)
-	}
-	now, err := admin.New(p.client).Crons.Get(ctx, c.cron.Name) // with its payload
+	return true
+}
+
+// ownership says for which lambda a setting is, and who keeps it.
+type ownership struct {
+	lambda, priority, managedBy string
+	registered                  bool
+}
+
+// kindOf is how settings of a kind are planned.
+type kindOf[T any] struct {
+	kind   string
+	what   string // before its name in errors
+	list   func(ctx context.Context, lambda string) ([]T, error)
+	name   func(*T) string
+	owner  func(*T) ownership
+	wire   func(*T) proto.Message
+	fields []string // that a file may say
+
+	release func(*T) string                           // the command by which its set lets it go
+	now     func(ctx context.Context, there *T) error // reads what a list leaves out; nil: nothing
+	check   func(ctx context.Context, line int, wanted, there *T) error
+	set     func(ctx context.Context, wanted, there *T) error
+	drop    func(ctx context.Context, one T) error
+}
+
+// planKind plans what is declared of a kind, and returns how to delete those of the set that the file does not have.
+func planKind[T any](ctx context.Context, p *applying, all []declared[T], k kindOf[T]) (rest []*change, err error) {
+	list, err := k.list(ctx, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	have := admin.Cron{}
-	flags := cronSettingsOf(&have)
-	have = now
-	have.Start, have.End = have.Start.UTC(), have.End.UTC()
-	if one.compare(c.flags, flags, now.ManagedBy, p.declared.name); one.Action == applyUpdate {
-		wanted := *c.cron
-		wanted.Version = now.Version
-		one.do = func(ctx context.Context) error {
-			_, err := admin.New(p.client).Crons.Update(ctx, wanted)
+	there := make(map[string]*T, len(list))
+	for i := range list {
+		there[k.name(&list[i])] = &list[i]
+	}
+	for i := range all {
+		d := &all[i]
+		name, owner := k.name(&d.is), k.owner(&d.is)
+		if err := p.needs(ctx, d.line, k.what+name, owner.lambda, owner.priority); err != nil {
+			return nil, err
+		}
+		if err := planOne(ctx, p, d, there[name], k); err != nil {
+			return nil, err
+		}
+		delete(there, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if one := *there[name]; k.owner(&one).managedBy == p.declared.name {
+			rest = append(rest, &change{Kind: k.kind, Name: name, do: func(ctx context.Context) error { return k.drop(ctx, one) }})
+		}
+	}
+	return rest, nil
+}
+
+// planOne compares a setting with that which is there; nil: there is none.
+func planOne[T any](ctx context.Context, p *applying, d *declared[T], there *T, k kindOf[T]) error {
+	one := &change{Action: applyCreate, Kind: k.kind, Name: k.name(&d.is), Line: d.line}
+	p.changes = append(p.changes, one)
+	if there != nil {
+		owner := k.owner(there)
+		switch {
+		case owner.registered:
+			return lineError(d.line, "%s is registered with its lambda: take it out of the module call in Terraform, or out of this file", k.what+one.Name)
+		case owner.managedBy != "" && owner.managedBy != p.declared.name:
+			return lineError(d.line, "%s is managed by set %s, and this one is %s: take it out of the other file, and then of its set with `%s`",
+				k.what+one.Name, owner.managedBy, p.declared.name, k.release(there))
+		}
+		if k.now != nil {
+			if err := k.now(ctx, there); err != nil {
+				return err
+			}
+		}
+		one.Changes = differing(k.wire(&d.is), k.wire(there), k.fields)
+		if owner.managedBy != p.declared.name {
+			one.Changes = append(one.Changes, settingChange{"managed_by", owner.managedBy, p.declared.name})
+		}
+		if one.Action = applyUpdate; len(one.Changes) == 0 {
+			one.Action = applyUnchanged
+			return nil
+		}
+	}
+	if k.check != nil {
+		if err := k.check(ctx, d.line, &d.is, there); err != nil {
 			return err
 		}
-		return p.checkCron(ctx, c.line, &wanted)
 	}
+	one.do = func(ctx context.Context) error { return k.set(ctx, &d.is, there) }
 	return nil
 }
 
-// checkCron refuses a cron that the server would refuse. One of a lambda that is yet to be created it cannot
-// judge.
-func (p *applying) checkCron(ctx context.Context, line int, c *admin.Cron) error {
-	if p.coming[c.Lambda] {
-		return nil
+func (p *applying) quotas() kindOf[admin.Quota] {
+	set := func(ctx context.Context, q admin.Quota) error { // with the limits that it has, and without the others
+		orNone(&q.Rate)
+		orNone(&q.Admit)
+		orNone(&q.Burst)
+		orNone(&q.Concurrency)
+		orNone(&q.Recovery)
+		_, err := p.admin.Quotas.Set(ctx, q)
+		return err
 	}
-	if err := admin.New(p.client).Crons.Check(ctx, *c); err != nil {
-		return fmt.Errorf("line %d: cron %s: %w", line, c.Name, err)
+	return kindOf[admin.Quota]{
+		kind: kindQuota, what: "quota ", list: p.admin.Quotas.List, name: quotaName, fields: jsonform.Names(&kinesinv1.Quota{}, limitExcept...),
+		owner: func(q *admin.Quota) ownership { return ownership{q.Lambda, q.Priority, q.ManagedBy, q.Registered} },
+		wire:  func(q *admin.Quota) proto.Message { return wirecopy.To[kinesinv1.Quota](q) },
+		release: func(q *admin.Quota) string {
+			flags := strings.NewReplacer(" priority ", " --priority ", " identity ", " --identity ").Replace(quotaName(q))
+			return "kinesin quota set " + flags + " --managed-by none"
+		},
+		set: func(ctx context.Context, wanted, _ *admin.Quota) error {
+			q := *wanted
+			q.ManagedBy = p.declared.name
+			return set(ctx, q)
+		},
+		drop: func(ctx context.Context, q admin.Quota) error {
+			return set(ctx, admin.Quota{Lambda: q.Lambda, Priority: q.Priority, Identity: q.Identity})
+		},
 	}
-	return nil
 }
 
-// compare says what changes of something that is there and of a set, or of none, to be as wanted and of this
-// set.
-func (c *change) compare(wanted, have *pflag.FlagSet, managedBy, set string) {
-	c.Changes = differing(wanted, have, func(string) bool { return true })
-	if managedBy != set {
-		c.Changes = append(c.Changes, settingChange{"managed_by", managedBy, set})
+func orNone[T int | float64](limit *T) {
+	if *limit == 0 {
+		*limit = -1
 	}
-	if c.Action = applyUnchanged; len(c.Changes) > 0 {
-		c.Action = applyUpdate
+}
+
+func (p *applying) objectives() kindOf[admin.Objective] {
+	return kindOf[admin.Objective]{
+		kind: kindObjective, what: "objective of ", fields: jsonform.Names(&kinesinv1.Objective{}, limitExcept...),
+		list: func(ctx context.Context, lambda string) (all []admin.Objective, err error) {
+			found, err := p.admin.Objectives.List(ctx, lambda)
+			for i := range found {
+				all = append(all, found[i].Objective)
+			}
+			return all, err
+		},
+		name:  func(o *admin.Objective) string { return o.Lambda },
+		owner: func(o *admin.Objective) ownership { return ownership{o.Lambda, "", o.ManagedBy, o.Registered} },
+		wire: func(o *admin.Objective) proto.Message {
+			w := wirecopy.To[kinesinv1.Objective](o)
+			w.Objective = o.Percent
+			return w
+		},
+		release: func(o *admin.Objective) string { return "kinesin objective delete " + o.Lambda },
+		set: func(ctx context.Context, wanted, _ *admin.Objective) error {
+			o := *wanted
+			o.ManagedBy = p.declared.name
+			_, err := p.admin.Objectives.Set(ctx, o)
+			return err
+		},
+		drop: func(ctx context.Context, o admin.Objective) error { return p.admin.Objectives.Delete(ctx, o.Lambda) },
 	}
+}
+
+func (p *applying) crons() kindOf[admin.Cron] {
+	return kindOf[admin.Cron]{
+		kind: kindCron, what: "cron ", list: p.admin.Crons.List, fields: jsonform.Names(&kinesinv1.Cron{}, cronExcept...),
+		name:    func(c *admin.Cron) string { return c.Name },
+		owner:   func(c *admin.Cron) ownership { return ownership{c.Lambda, c.Priority, c.ManagedBy, c.Registered} },
+		wire:    func(c *admin.Cron) proto.Message { return wirecopy.To[kinesinv1.Cron](c) },
+		release: func(c *admin.Cron) string { return "kinesin cron set " + c.Name + " --managed-by none" },
+		now: func(ctx context.Context, there *admin.Cron) (err error) { // its payload
+			*there, err = p.admin.Crons.Get(ctx, there.Name)
+			return err
+		},
+		check: p.checkCron,
+		set: func(ctx context.Context, wanted, there *admin.Cron) (err error) {
+			if there == nil {
+				_, _, err = p.admin.Crons.Create(ctx, *wanted)
+				return err
+			}
+			changed := *wanted
+			changed.Version = there.Version
+			_, err = p.admin.Crons.Update(ctx, changed)
+			return err
+		},
+		drop: func(ctx context.Context, c admin.Cron) error { return p.admin.Crons.Delete(ctx, c.Name) },
+	}
+}
+
+// checkCron refuses a cron that the server would refuse. One of a lambda that is yet to be created it cannot judge.
+func (p *applying) checkCron(ctx context.Context, line int, wanted, there *admin.Cron) error {
+	c := *wanted
+	if there != nil {
+		if c.Version = there.Version; there.Lambda != c.Lambda {
+			return lineError(line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.Name, there.Lambda, c.Lambda)
+		}
+	}
+	if !p.coming[c.Lambda] {
+		if err := p.admin.Crons.Check(ctx, c); err != nil {
+			return fmt.Errorf("line %d: cron %s: %w", line, c.Name, err)
+		}
+	}
+	if text := warningText(&c); text != "" {
+		p.note("cron %s: %s", c.Name, text)
+	}
+	return nil
 }

@@ -86,7 +86,7 @@ func TestWhatFollowsIsRead(t *testing.T) {
 		`[{"lambda":"ship","delay":"-1h"}]`:                                                      `then[0]: delay: "-1h" is below zero: want a duration as text`,
 		`[` + strings.Repeat(`{"lambda":"ship"},`, 10_000) + `{"lambda":"ship"}]`:                "then: more than 10000 elements",
 		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: max_attempts: "x" is not a whole number from 1`,
-		`{"follow":[]}`:                                                                          `then[0]: unknown field "follow" in the task`, `[{"lambda":`: "the file is not JSON, at byte", `3`: "then[0]: the task: 3 is no JSON object", `{"then":[],"esle":[]}`: `unknown field "esle" in the file; allowed here: else, finally, then`, `[{"lambda":"ship","request_id":"00"}]`: "request_id and blob are those of the client",
+		`{"follow":[]}`:                                                                          `then[0]: unknown field "follow" in the task`, `[{"lambda":`: "the file is not JSON, at byte", `3`: "then[0]: the task: 3 is no JSON object", `{"then":[],"next":[]}`: `unknown field "next" in the file; allowed here: else, finally, then`, `[{"lambda":"ship","request_id":"00"}]`: "request_id and blob are those of the client",
 	} {
 		exit := 2
 		if want == "" {
