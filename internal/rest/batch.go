@@ -175,7 +175,7 @@ func newTaskBatch(c *call) (batchKind, error) { return taskBatch{c}, nil }
 
 func (b taskBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
 	item := &kinesinv1.ScheduleItem{}
-	if _, err := jsonform.Decode(line, item, "lambda"); err != nil {
+	if _, err := jsonform.DecodeAs("the line", line, item, "lambda"); err != nil {
 		return nil, invalid("%v", err)
 	}
 	item.Lambda = b.vars["lambda"]

@@ -37,7 +37,7 @@ func newMemberBatch(c *call) (batchKind, error) {
 
 func (b *memberBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
 	item := &kinesinv1.ScheduleItem{}
-	if _, err := jsonform.Decode(line, item, "?lambda"); err != nil {
+	if _, err := jsonform.DecodeAs("the line", line, item, "?lambda"); err != nil {
 		return nil, invalid("%v", err)
 	}
 	if item.Lambda = cmp.Or(item.GetLambda(), b.lambda); item.GetLambda() == "" {
