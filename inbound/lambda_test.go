@@ -29,11 +29,11 @@ func TestCreateAndGetLambda(t *testing.T) {
 			Timeout: 1_000_000, BackoffMin: 2_000_000, BackoffMax: 3_000_000, Retention: 60_000_000,
 		}
 		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
-		if err != nil || made.Existed {
+		if err != nil || made.Duplicate {
 			t.Fatal(made, err)
 		}
 		again, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
-		if err != nil || !again.Existed {
+		if err != nil || !again.Duplicate {
 			t.Errorf("the same again: %v, %v", again, err)
 		}
 		got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "report"})

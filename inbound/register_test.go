@@ -435,7 +435,7 @@ func TestCreatingARegisteredLambdaMakesNoQueues(t *testing.T) {
 		f.time.Advance(10 * time.Second)
 		f.withdraw("bills")
 		got, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "bills"}})
-		if err != nil || !got.Existed || !got.Lambda.Withdrawn {
+		if err != nil || !got.Duplicate || !got.Lambda.Withdrawn {
 			t.Errorf("create says %+v, %v", got, err)
 		}
 		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "calls"}}); err != nil {

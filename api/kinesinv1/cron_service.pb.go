@@ -434,8 +434,8 @@ func (x *SetCronRequest) GetDryRun() bool {
 
 type SetCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`        // the cron, as it is now
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`            // the cron, as it is now
+	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // it was there with the same settings
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,9 +477,9 @@ func (x *SetCronResponse) GetCron() *Cron {
 	return nil
 }
 
-func (x *SetCronResponse) GetExisted() bool {
+func (x *SetCronResponse) GetDuplicate() bool {
 	if x != nil {
-		return x.Existed
+		return x.Duplicate
 	}
 	return false
 }
@@ -1444,10 +1444,10 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05until\"U\n" +
 	"\x0eSetCronRequest\x12*\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronB\x04\xd0\xf3\x18\x01R\x04cron\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"Q\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"U\n" +
 	"\x0fSetCronResponse\x12$\n" +
-	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x1c\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"$\n" +
 	"\x0eGetCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
 	"\x0fGetCronResponse\x12$\n" +

@@ -334,8 +334,8 @@ func (x *CreateGroupRequest) GetRequestId() []byte {
 
 type CreateGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`      // the group
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call with this request id made it
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`          // the group
+	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // an earlier call with this request id made it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,9 +377,9 @@ func (x *CreateGroupResponse) GetGroup() *Group {
 	return nil
 }
 
-func (x *CreateGroupResponse) GetExisted() bool {
+func (x *CreateGroupResponse) GetDuplicate() bool {
 	if x != nil {
-		return x.Existed
+		return x.Duplicate
 	}
 	return false
 }
@@ -447,9 +447,9 @@ func (x *AddMembersRequest) GetItems() []*ScheduleItem {
 
 type AddMembersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`          // of the tasks, in the order of items
-	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"` // that the group has now
-	Existed       bool                   `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call had added them
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`              // of the tasks, in the order of items
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`     // that the group has now
+	Duplicate     bool                   `protobuf:"varint,3,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // an earlier call had added them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,9 +498,9 @@ func (x *AddMembersResponse) GetMembers() uint32 {
 	return 0
 }
 
-func (x *AddMembersResponse) GetExisted() bool {
+func (x *AddMembersResponse) GetDuplicate() bool {
 	if x != nil {
-		return x.Existed
+		return x.Duplicate
 	}
 	return false
 }
@@ -559,8 +559,8 @@ func (x *SealGroupRequest) GetMembers() uint32 {
 
 type SealGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`      // the group, as it is now
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was sealed already
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`          // the group, as it is now
+	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // it was sealed already
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,9 +602,9 @@ func (x *SealGroupResponse) GetGroup() *Group {
 	return nil
 }
 
-func (x *SealGroupResponse) GetExisted() bool {
+func (x *SealGroupResponse) GetDuplicate() bool {
 	if x != nil {
-		return x.Existed
+		return x.Duplicate
 	}
 	return false
 }
@@ -1021,26 +1021,26 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x04\xf0\xf3\x18dR\afinally\x12\x1e\n" +
 	"\aexpires\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\aexpires\x12#\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"X\n" +
+	"request_id\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x04R\trequestId\"\\\n" +
 	"\x13CreateGroupResponse\x12'\n" +
-	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"t\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x1c\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"t\n" +
 	"\x11AddMembersRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\rR\x02at\x129\n" +
-	"\x05items\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\t\xd8\xf3\x18\x01\xf0\xf3\x18\x90NR\x05items\"Z\n" +
+	"\x05items\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\t\xd8\xf3\x18\x01\xf0\xf3\x18\x90NR\x05items\"^\n" +
 	"\x12AddMembersResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
-	"\amembers\x18\x02 \x01(\rR\amembers\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\"S\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\x12\x1c\n" +
+	"\tduplicate\x18\x03 \x01(\bR\tduplicate\"S\n" +
 	"\x10SealGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1d\n" +
 	"\amembers\x18\x02 \x01(\rH\x00R\amembers\x88\x01\x01B\n" +
 	"\n" +
-	"\b_members\"V\n" +
+	"\b_members\"Z\n" +
 	"\x11SealGroupResponse\x12'\n" +
-	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"c\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x1c\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"c\n" +
 	"\x12CancelGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04pace\x18\x02 \x01(\rR\x04pace\x12#\n" +

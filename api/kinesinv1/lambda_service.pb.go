@@ -373,8 +373,8 @@ func (x *CreateLambdaRequest) GetLambda() *Lambda {
 
 type CreateLambdaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`    // the lambda
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`        // the lambda
+	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // it was there with the same settings
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,9 +416,9 @@ func (x *CreateLambdaResponse) GetLambda() *Lambda {
 	return nil
 }
 
-func (x *CreateLambdaResponse) GetExisted() bool {
+func (x *CreateLambdaResponse) GetDuplicate() bool {
 	if x != nil {
-		return x.Existed
+		return x.Duplicate
 	}
 	return false
 }
@@ -855,10 +855,10 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
 	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"G\n" +
 	"\x13CreateLambdaRequest\x120\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"\\\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"`\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"P\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\x12\x1c\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"P\n" +
 	"\x10GetLambdaRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04live\x18\x02 \x01(\bR\x04live\x12\x14\n" +

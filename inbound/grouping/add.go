@@ -36,22 +36,22 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 	if err != nil {
 		return nil, err
 	}
-	rows, g, existed, err := s.store(ctx, g, r)
+	rows, g, duplicate, err := s.store(ctx, g, r)
 	if err != nil {
 		return nil, err
 	}
-	if existed && g.IsEnded() {
+	if duplicate && g.IsEnded() {
 		return s.hadMembers(ctx, g, r.At, r.At+uint32(n))
 	}
-	if !existed {
+	if !duplicate {
 		lasting := context.WithoutCancel(ctx) // what is stored is better counted
-		g, existed, err = s.advance(lasting, g.ID, r.At, r.At+uint32(n), rows[n-1].Member.Try)
+		g, duplicate, err = s.advance(lasting, g.ID, r.At, r.At+uint32(n), rows[n-1].Member.Try)
 		if err != nil {
 			s.withdraw(lasting, r.Group, r.At, rows)
 			return nil, err
 		}
 	}
-	response := &kinesinv1.AddMembersResponse{Members: g.Members, Existed: existed, Ids: make([]string, n)}
+	response := &kinesinv1.AddMembersResponse{Members: g.Members, Duplicate: duplicate, Ids: make([]string, n)}
 	for i, row := range rows {
 		response.Ids[i] = s.PublicID(row)
 	}
@@ -59,15 +59,15 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 }
 
 // store stores the rows of members, unless the group has them and has ended.
-func (s *Service) store(ctx context.Context, g *groups.Group, r *kinesinv1.AddMembersRequest) (rows []*task.Task, now *groups.Group, existed bool, err error) {
+func (s *Service) store(ctx context.Context, g *groups.Group, r *kinesinv1.AddMembersRequest) (rows []*task.Task, now *groups.Group, duplicate bool, err error) {
 	to := uint64(r.At) + uint64(len(r.Items))
 	for tookOver := false; ; tookOver = true {
-		if existed, err = mayAdd(g, r.At, to, s.Clock.Now()); err != nil || existed && g.IsEnded() {
-			return nil, g, existed, err
+		if duplicate, err = mayAdd(g, r.At, to, s.Clock.Now()); err != nil || duplicate && g.IsEnded() {
+			return nil, g, duplicate, err
 		}
 		rows, err = s.Tasks.AddMembers(ctx, inbound.Members{Group: g.Key(), At: r.At, TryAt: g.TryAt, DueMax: g.Expires, Until: g.Until()}, r.Items)
-		if existed || tookOver || refusal.Problem(err).GetReason() != kinesinv1.Reason_REASON_KEY_CONFLICT {
-			return rows, g, existed, err
+		if duplicate || tookOver || refusal.Problem(err).GetReason() != kinesinv1.Reason_REASON_KEY_CONFLICT {
+			return rows, g, duplicate, err
 		}
 		if g, err = s.takeOver(ctx, g, r.At, uint32(to)); err != nil {
 			return nil, g, false, err
@@ -93,7 +93,7 @@ func (s *Service) takeOver(ctx context.Context, g *groups.Group, at, to uint32) 
 	before := *g
 	tries := len(g.Tries)
 	next, err := groups.Change(ctx, s.Store, g.ID, func(g *groups.Group) (bool, error) {
-		if existed, err := mayAdd(g, at, uint64(to), now); existed || err != nil || len(g.Tries) != tries {
+		if duplicate, err := mayAdd(g, at, uint64(to), now); duplicate || err != nil || len(g.Tries) != tries {
 			return false, err
 		}
 		if tries == groups.TriesMax {
@@ -115,7 +115,7 @@ func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32
 	if err != nil {
 		return nil, err
 	}
-	response := &kinesinv1.AddMembersResponse{Members: g.Members, Existed: true, Ids: make([]string, len(rows))}
+	response := &kinesinv1.AddMembersResponse{Members: g.Members, Duplicate: true, Ids: make([]string, len(rows))}
 	for i := range rows {
 		if !rows[i].ID.IsZero() {
 			response.Ids[i] = s.PublicID(&rows[i])
@@ -124,8 +124,8 @@ func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32
 	return response, nil
 }
 
-// mayAdd refuses members that a group cannot get. existed says that it has them.
-func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (existed bool, err error) {
+// mayAdd refuses members that a group cannot get. duplicate says that it has them.
+func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (duplicate bool, err error) {
 	switch {
 	case to <= uint64(g.Members):
 		return true, nil
@@ -152,18 +152,18 @@ func endedText(g *groups.Group) string {
 
 // advance has a group count members whose rows are stored, unless another call took their place: try is
 // that of the last one.
-func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g *groups.Group, existed bool, err error) {
+func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g *groups.Group, duplicate bool, err error) {
 	g, err = groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
 		if g.TryAt(to-1) != try {
 			return false, errTakenOver(g)
 		}
-		if existed, err = mayAdd(g, at, uint64(to), s.Clock.Now()); existed || err != nil {
+		if duplicate, err = mayAdd(g, at, uint64(to), s.Clock.Now()); duplicate || err != nil {
 			return false, err
 		}
 		g.Members = to
 		return true, nil
 	})
-	return g, existed, err
+	return g, duplicate, err
 }
 
 func errTakenOver(g *groups.Group) error {

@@ -35,19 +35,19 @@ func (s *Service) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupReque
 // sealForCancel seals a group that is cancelled, unless it has ended. The caller in the context is who
 // cancels it.
 func (s *Service) sealForCancel(ctx context.Context, id string) (*groups.Group, error) {
-	existed := false
+	wasSealed := false
 	g, err := groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
-		if existed = !g.Sealed.IsZero(); !g.Cancelled.IsZero() || !g.Completed.IsZero() {
+		if wasSealed = !g.Sealed.IsZero(); !g.Cancelled.IsZero() || !g.Completed.IsZero() {
 			return false, nil
 		}
 		g.Cancelled, g.CancelledBy = s.Clock.Now(), access.From(ctx).Name
-		if !existed {
+		if !wasSealed {
 			g.Sealed = g.Cancelled
 		}
 		return true, nil
 	})
 	if err == nil {
-		s.sealed(ctx, g, existed)
+		s.sealed(ctx, g, wasSealed)
 	}
 	return g, err
 }

@@ -32,10 +32,10 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 	if s.Full() {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", groups.OpenMax)
 	}
-	existed := false
+	duplicate := false
 	err = groups.Put(ctx, s.Store, g)
 	if errors.Is(err, store.ErrConflict) {
-		existed = true
+		duplicate = true
 		g, err = s.sameGroup(ctx, g)
 	}
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 		return nil, err
 	}
 	v, err := s.view(ctx, g)
-	return &kinesinv1.CreateGroupResponse{Group: v, Existed: existed}, err
+	return &kinesinv1.CreateGroupResponse{Group: v, Duplicate: duplicate}, err
 }
 
 // sameGroup returns the group that is there, if it is the one that an earlier try of the same call made.

@@ -87,12 +87,12 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 	if _, err := s.find(ctx, r.Group); err != nil {
 		return nil, err
 	}
-	existed := false
+	duplicate := false
 	g, err := groups.Change(ctx, s.Store, r.Group, func(g *groups.Group) (bool, error) {
 		if r.Members != nil && *r.Members != g.Members {
 			return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, *r.Members)
 		}
-		if existed = !g.Sealed.IsZero(); existed {
+		if duplicate = !g.Sealed.IsZero(); duplicate {
 			return false, nil
 		}
 		now := s.Clock.Now()
@@ -105,14 +105,14 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 	if err != nil {
 		return nil, err
 	}
-	s.sealed(ctx, g, existed)
+	s.sealed(ctx, g, duplicate)
 	v, err := s.view(ctx, g)
-	return &kinesinv1.SealGroupResponse{Group: v, Existed: existed}, err
+	return &kinesinv1.SealGroupResponse{Group: v, Duplicate: duplicate}, err
 }
 
 // sealed does what follows a seal.
-func (s *Service) sealed(ctx context.Context, g *groups.Group, existed bool) {
-	if !existed {
+func (s *Service) sealed(ctx context.Context, g *groups.Group, wasSealed bool) {
+	if !wasSealed {
 		s.withdrawRest(context.WithoutCancel(ctx), g)
 	}
 	if !g.IsEnded() {

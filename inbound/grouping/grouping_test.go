@@ -98,7 +98,7 @@ func TestASealBesideAnAdd(t *testing.T) {
 	for _, name := range []string{"ada", "bob", "ada"} { // a request id counts for its caller alone
 		ctx := access.With(t.Context(), access.Caller{Identity: access.Identity{Name: name}})
 		r, err := s.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{{Lambda: "report"}}, RequestId: request[:]})
-		if err != nil || r.Existed != (mine[name] != "") || r.Existed && r.Group.Id != mine[name] || r.Group.Id == request.String() {
+		if err != nil || r.Duplicate != (mine[name] != "") || r.Duplicate && r.Group.Id != mine[name] || r.Group.Id == request.String() {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 		mine[name] = r.GetGroup().GetId()

@@ -218,7 +218,7 @@ func TestSettingsThatAreThereAreNoChange(t *testing.T) {
 		"with empty ones": nightly(func(c *kinesinv1.Cron) { c.CatchUp, c.Tags, c.Payload = "all", map[string]string{}, []byte{} }),
 	} {
 		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: c})
-		if err != nil || !r.Existed || r.Cron.Version != 2 {
+		if err != nil || !r.Duplicate || r.Cron.Version != 2 {
 			t.Errorf("%s: %v %v", what, r, err)
 		}
 	}
@@ -270,7 +270,7 @@ func TestWhatACronMayNotBe(t *testing.T) {
 func TestADryRunSetsNothing(t *testing.T) {
 	f := newFixture(t)
 	r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(), DryRun: true})
-	if err != nil || r.Cron.Name != "nightly" || r.Existed {
+	if err != nil || r.Cron.Name != "nightly" || r.Duplicate {
 		t.Errorf("%v %v", r, err)
 	}
 	_, err = f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"})

@@ -87,8 +87,8 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 	return nil, errBusy
 }
 
-func (s *Service) answer(c *crons.Cron, existed bool) (*kinesinv1.SetCronResponse, error) {
-	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}
+func (s *Service) answer(c *crons.Cron, duplicate bool) (*kinesinv1.SetCronResponse, error) {
+	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Duplicate: duplicate}
 	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
 		response.Cron.Warning = schedule.Note(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
 	}

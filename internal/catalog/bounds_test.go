@@ -64,8 +64,8 @@ func TestWhatExistsIsKept(t *testing.T) {
 	f.create(shaped("one", 100))
 	f.create(shaped("two", 100))
 	f.Bounds = catalog.Bounds{Lambdas: 1, LambdaPartitions: 8, Partitions: 10}
-	if _, existed, err := f.Create(f.ctx, shaped("one", 100)); err != nil || !existed {
-		t.Errorf("the same again: existed %v, %v", existed, err)
+	if _, duplicate, err := f.Create(f.ctx, shaped("one", 100)); err != nil || !duplicate {
+		t.Errorf("the same again: duplicate %v, %v", duplicate, err)
 	}
 	if _, err := f.Update(f.ctx, "one", func(l *task.Lambda) error { l.MaxAttempts = 7; return nil }); err != nil {
 		t.Errorf("another setting: %v", err)

@@ -89,9 +89,9 @@ var discard = slog.New(slog.DiscardHandler)
 
 func (f *fixture) create(l task.Lambda) *catalog.Entry {
 	f.t.Helper()
-	entry, existed, err := f.Create(f.ctx, l)
-	if err != nil || existed {
-		f.t.Fatalf("create %s: existed %v, %v", l.Name, existed, err)
+	entry, duplicate, err := f.Create(f.ctx, l)
+	if err != nil || duplicate {
+		f.t.Fatalf("create %s: duplicate %v, %v", l.Name, duplicate, err)
 	}
 	return entry
 }
@@ -120,9 +120,9 @@ func TestCreateFillsDefaults(t *testing.T) {
 func TestCreateAgain(t *testing.T) {
 	f := newFixture(t)
 	first := f.create(task.Lambda{Name: "mail", MaxAttempts: 4})
-	same, existed, err := f.Create(f.ctx, task.Lambda{Name: "mail", MaxAttempts: 4})
-	if err != nil || !existed || same.Ref != first.Ref {
-		t.Errorf("the same again: %+v, existed %v, %v", same, existed, err)
+	same, duplicate, err := f.Create(f.ctx, task.Lambda{Name: "mail", MaxAttempts: 4})
+	if err != nil || !duplicate || same.Ref != first.Ref {
+		t.Errorf("the same again: %+v, duplicate %v, %v", same, duplicate, err)
 	}
 	for _, other := range []task.Lambda{
 		{Name: "mail"},
@@ -168,13 +168,13 @@ func TestCreatesAtTheSameTimeAgree(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		ours, existed, err := f.Create(f.ctx, task.Lambda{Name: c.theirs.Name})
+		ours, duplicate, err := f.Create(f.ctx, task.Lambda{Name: c.theirs.Name})
 		theirs, findErr := f.other.Lambda(c.theirs.Name)
 		if findErr != nil {
 			t.Fatal(findErr)
 		}
-		if !existed || !errors.Is(err, c.err) || ours == nil || ours.Ref != theirs.Ref {
-			t.Errorf("%s: %+v, existed %v, %v; theirs is %+v", c.theirs.Name, ours, existed, err, theirs)
+		if !duplicate || !errors.Is(err, c.err) || ours == nil || ours.Ref != theirs.Ref {
+			t.Errorf("%s: %+v, duplicate %v, %v; theirs is %+v", c.theirs.Name, ours, duplicate, err, theirs)
 		}
 	}
 }

@@ -22,18 +22,18 @@ const (
 	writeMax = 10 * time.Second
 )
 
-// Create creates a lambda. Creating the same again is fine and reports existed; with other settings it is
+// Create creates a lambda. Creating the same again is fine, and a duplicate; with other settings it is
 // ErrExists. Unset fields get their defaults.
-func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
+func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, duplicate bool, err error) {
 	return c.create(ctx, want, &Registration{}, Owner{Urgent: true})
 }
 
 // CreateFor is Create for an owner, who has a share of all lambdas.
-func (c *Catalog) CreateFor(ctx context.Context, want task.Lambda, by Owner) (entry *Entry, existed bool, err error) {
+func (c *Catalog) CreateFor(ctx context.Context, want task.Lambda, by Owner) (entry *Entry, duplicate bool, err error) {
 	return c.create(ctx, want, &Registration{}, by)
 }
 
-func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration, by Owner) (entry *Entry, existed bool, err error) {
+func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration, by Owner) (entry *Entry, duplicate bool, err error) {
 	done, err := c.inTurn(ctx)
 	if err != nil {
 		return nil, false, err

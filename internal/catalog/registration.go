@@ -107,9 +107,9 @@ func (r *Registration) shardsFit(have *Entry) bool {
 // deletion that has begun is cancelled: its Remove fails with ErrChanged. A lambda that cannot become so
 // stays as it is (ErrFixed).
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
-	entry, existed, err := c.create(ctx, r.Lambda, &r, Owner{Urgent: true})
+	entry, duplicate, err := c.create(ctx, r.Lambda, &r, Owner{Urgent: true})
 	switch {
-	case err == nil && !existed:
+	case err == nil && !duplicate:
 		return entry, true, nil
 	case err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrDeleting):
 		return entry, false, err

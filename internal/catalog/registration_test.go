@@ -35,8 +35,8 @@ func TestRegister(t *testing.T) {
 	if err != nil || !created || made.MaxAttempts != 3 || made.Ref == 0 || made.Registration != first.Sum {
 		t.Fatalf("created %+v %v, %v", made, created, err)
 	}
-	if _, existed, err := lambdas.Create(t.Context(), first.Lambda); err != nil || !existed {
-		t.Errorf("the same by a call: existed %v, %v", existed, err)
+	if _, duplicate, err := lambdas.Create(t.Context(), first.Lambda); err != nil || !duplicate {
+		t.Errorf("the same by a call: duplicate %v, %v", duplicate, err)
 	}
 	changed, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.MaxAttempts = 9; return nil })
 	if err != nil || changed.Registration != first.Sum {

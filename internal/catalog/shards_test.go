@@ -78,9 +78,9 @@ func TestALambdaThatGrewIsTheSame(t *testing.T) {
 		}
 	}
 	for shards, want := range map[uint16]error{0: nil, 4: nil, 8: nil, 9: nil, 1: catalog.ErrExists, 5: catalog.ErrExists, 16: catalog.ErrExists} {
-		got, existed, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail", Shards: shards})
-		if !existed || got.Shards != 9 || !errors.Is(err, want) {
-			t.Errorf("with %d shards: %+v %v, %v, want %v", shards, got, existed, err, want)
+		got, duplicate, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail", Shards: shards})
+		if !duplicate || got.Shards != 9 || !errors.Is(err, want) {
+			t.Errorf("with %d shards: %+v %v, %v, want %v", shards, got, duplicate, err, want)
 		}
 	}
 	if _, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail", MaxAttempts: 3}); !errors.Is(err, catalog.ErrExists) {

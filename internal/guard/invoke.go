@@ -76,8 +76,8 @@ func record[R, A any](ctx context.Context, g *Guard, a act, next func(context.Co
 func recordChange[R, A any, M proto.Message](ctx context.Context, g *Guard, a act, next func(context.Context, *R) (*A, error), r *R, after func(*A) M) (*A, error) {
 	response, err := invoke(ctx, a.refused, next, r)
 	asked, _ := any(r).(interface{ GetDryRun() bool })
-	found, _ := any(response).(interface{ GetExisted() bool })
-	if a.refused == nil && (asked == nil || !asked.GetDryRun()) && (found == nil || !found.GetExisted()) {
+	found, _ := any(response).(interface{ GetDuplicate() bool })
+	if a.refused == nil && (asked == nil || !asked.GetDryRun()) && (found == nil || !found.GetDuplicate()) {
 		a.After = cmp.Or(g.settings(after(response)), a.After)
 		g.note(ctx, a.Record, err)
 	}

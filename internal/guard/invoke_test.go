@@ -24,7 +24,7 @@ type lambdas struct {
 }
 
 func (lambdas) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
-	return &kinesinv1.CreateLambdaResponse{Lambda: r.GetLambda(), Existed: r.GetLambda().GetName() == "mail"}, nil
+	return &kinesinv1.CreateLambdaResponse{Lambda: r.GetLambda(), Duplicate: r.GetLambda().GetName() == "mail"}, nil
 }
 
 func (lambdas) GetLambda(_ context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {

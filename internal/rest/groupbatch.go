@@ -68,7 +68,7 @@ func (b *memberBatch) schedule(k *chunk) error {
 		for i, id := range response.GetIds() {
 			index := b.at + uint32(i)
 			line := &k.lines[k.of[start+i]]
-			line.done, line.index = &kinesinv1.ScheduleResult{Id: id, Duplicate: response.GetExisted()}, &index
+			line.done, line.index = &kinesinv1.ScheduleResult{Id: id, Duplicate: response.GetDuplicate()}, &index
 		}
 		b.at, start = b.at+uint32(end-start), end
 	}

@@ -28,8 +28,8 @@ func (g *oneGroup) GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kines
 func (g *oneGroup) AddMembers(_ context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
 	to := r.GetAt() + uint32(len(r.GetItems()))
 	g.calls = append(g.calls, fmt.Sprintf("%d-%d", r.GetAt(), to))
-	response := &kinesinv1.AddMembersResponse{Existed: to <= g.members}
-	if !response.Existed && r.GetAt() != g.members {
+	response := &kinesinv1.AddMembersResponse{Duplicate: to <= g.members}
+	if !response.Duplicate && r.GetAt() != g.members {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "the next are added at %d", g.members)
 	}
 	for i, item := range r.GetItems() {

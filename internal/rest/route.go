@@ -194,12 +194,12 @@ func (c *call) fill(request proto.Message) error {
 // it was asked what would be, or if there is more to do, here or at SQS.
 func (r *route) status(request, response any) int {
 	dry, _ := request.(interface{ GetDryRun() bool })
-	there, _ := response.(interface{ GetExisted() bool })
+	there, _ := response.(interface{ GetDuplicate() bool })
 	more, _ := response.(interface{ GetMore() bool })
 	moves, _ := response.(interface {
 		GetQueues() []*kinesinv1.DeadLetterQueue
 	})
-	isLess := dry != nil && dry.GetDryRun() || there != nil && there.GetExisted() || more != nil && more.GetMore() || moves != nil && len(moves.GetQueues()) > 0
+	isLess := dry != nil && dry.GetDryRun() || there != nil && there.GetDuplicate() || more != nil && more.GetMore() || moves != nil && len(moves.GetQueues()) > 0
 	if len(r.successes) > 1 && isLess {
 		return r.successes[1]
 	}

@@ -147,10 +147,10 @@ type CronOccurrence struct {
 // Crons has the calls about crons. Jobs.Create makes up for occurrences of the past (JobBackfill).
 type Crons struct{ c *calls }
 
-// Create creates a cron and returns it. existed means that it was there with the same settings. It returns ErrExists
+// Create creates a cron and returns it. duplicate means that it was there with the same settings. It returns ErrExists
 // if it is there with others, ErrUnknownLambda without the lambda, and ErrInvalid for settings that are not allowed,
 // of which the error says what is. It fires from five seconds later on.
-func (s Crons) Create(ctx context.Context, cron Cron) (created Cron, existed bool, err error) {
+func (s Crons) Create(ctx context.Context, cron Cron) (created Cron, duplicate bool, err error) {
 	cron.Version = 0
 	return s.set(ctx, "create cron", &cron, false)
 }
@@ -177,7 +177,7 @@ func (s Crons) set(ctx context.Context, what string, cron *Cron, dryRun bool) (C
 		return Cron{}, false, fmt.Errorf("%w payload of cron %q: a payload codec encodes it for one task, and the server makes the tasks of a cron; want none", sdk.ErrInvalid, cron.Name)
 	}
 	r, err := call(ctx, s.c, what, s.c.Crons.SetCron, &kinesinv1.SetCronRequest{Cron: settable(wirecopy.To[kinesinv1.Cron](cron)), DryRun: dryRun})
-	return wirecopy.From[Cron](r.GetCron()), r.GetExisted(), err
+	return wirecopy.From[Cron](r.GetCron()), r.GetDuplicate(), err
 }
 
 // Get returns a cron. It returns ErrNotFound when there is none with that name that the caller may see.

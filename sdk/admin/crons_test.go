@@ -27,17 +27,17 @@ func TestCronsOfTheClient(t *testing.T) {
 		Jitter: 1500 * time.Millisecond, Gap: "skip", Fold: "both", Overlap: "queue", CatchUp: "all", CatchUpMax: 5, CatchUpWithin: 2 * time.Hour, FailuresMax: 3,
 		Priority: "high", Collection: "reports", Tags: map[string]string{"a": "b"}, Payload: []byte("at {{nominal}}"),
 	}
-	made, existed, err := a.Crons.Create(t.Context(), want)
-	if err != nil || existed || made.Version == 0 || made.Revision != 1 || !made.Created.Equal(k.Now()) || made.CreatedBy == "" || len(made.Next) != 5 || made.Pause != nil {
-		t.Errorf("created: %+v %v %v", made, existed, err)
+	made, duplicate, err := a.Crons.Create(t.Context(), want)
+	if err != nil || duplicate || made.Version == 0 || made.Revision != 1 || !made.Created.Equal(k.Now()) || made.CreatedBy == "" || len(made.Next) != 5 || made.Pause != nil {
+		t.Errorf("created: %+v %v %v", made, duplicate, err)
 	}
 	settings := made
 	settings.Version, settings.Revision, settings.Created, settings.CreatedBy, settings.Updated, settings.UpdatedBy, settings.Next = 0, 0, time.Time{}, "", time.Time{}, "", nil
 	if want.Start, want.End = want.Start.UTC(), want.End.UTC(); !reflect.DeepEqual(settings, want) {
 		t.Errorf("created\n%+v, want\n%+v", settings, want)
 	}
-	if again, existed, err := a.Crons.Create(t.Context(), want); err != nil || !existed || again.Version != made.Version {
-		t.Errorf("again: %+v %v %v", again, existed, err)
+	if again, duplicate, err := a.Crons.Create(t.Context(), want); err != nil || !duplicate || again.Version != made.Version {
+		t.Errorf("again: %+v %v %v", again, duplicate, err)
 	}
 	other := want
 	other.Schedule = "@hourly"

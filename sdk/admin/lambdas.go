@@ -90,11 +90,11 @@ type Breaker struct {
 // Lambdas has the calls about the settings of lambdas.
 type Lambdas struct{ c *calls }
 
-// Create creates a lambda. existed reports that there was one with the same settings. It returns ErrExists if there is
+// Create creates a lambda. duplicate reports that there was one with the same settings. It returns ErrExists if there is
 // one with other settings.
-func (s Lambdas) Create(ctx context.Context, l Lambda) (created Lambda, existed bool, err error) {
+func (s Lambdas) Create(ctx context.Context, l Lambda) (created Lambda, duplicate bool, err error) {
 	r, err := call(ctx, s.c, "create lambda", s.c.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
-	return wirecopy.From[Lambda](r.GetLambda()), r.GetExisted(), err
+	return wirecopy.From[Lambda](r.GetLambda()), r.GetDuplicate(), err
 }
 
 // Declared is a lambda as a program declares it: an sdk.Lambda.

@@ -60,8 +60,8 @@ func (s *server) client(t *testing.T, opts ...sdk.ClientOption) *admin.Client {
 func unavailable() error { return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "shutting down") }
 
 func (s *server) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
-	_, existed := s.lambdas[r.Lambda.Name]
-	if existed {
+	_, duplicate := s.lambdas[r.Lambda.Name]
+	if duplicate {
 		return nil, api.ErrExists
 	}
 	s.lambdas[r.Lambda.Name] = r.Lambda

@@ -188,10 +188,10 @@ func checkRequest(t *testing.T, d protoreflect.MessageDescriptor, operations str
 
 // answersBut are the fields of answers that are answered by a part of them, but for messages.
 var answersBut = map[protoreflect.Name]but{
-	"CreateLambdaResponse": {"existed": asStatus},
-	"SetCronResponse":      {"existed": asStatus},
-	"CreateGroupResponse":  {"existed": asStatus},
-	"SealGroupResponse":    {"existed": "a group that is sealed is answered either way"},
+	"CreateLambdaResponse": {"duplicate": asStatus},
+	"SetCronResponse":      {"duplicate": asStatus},
+	"CreateGroupResponse":  {"duplicate": asStatus},
+	"SealGroupResponse":    {"duplicate": "a group that is sealed is answered either way"},
 	"Problem":              {"text": "as detail, see RFC 9457"},
 	"ResultAck":            {"task": "in claim", "attempt": "in claim"},
 	"Held":                 {"task": "in claim", "attempt": "in claim"},

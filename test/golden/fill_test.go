@@ -72,7 +72,7 @@ func isMore(message, field protoreflect.Name) bool {
 		return true
 	case "next":
 		return message == "ListAuditResponse" || message == "ListResponse"
-	case "existed":
+	case "duplicate":
 		return message == "CreateLambdaResponse" || message == "SetCronResponse"
 	}
 	return false

@@ -109,11 +109,11 @@ six fields often means five, and dialects of cron read some things differently. 
 			return err
 		}
 		s.cron.Name = args[0]
-		made, existed, err := admin.New(k).Crons.Create(ctx, s.cron)
+		made, duplicate, err := admin.New(k).Crons.Create(ctx, s.cron)
 		if err != nil {
 			return err
 		}
-		if existed {
+		if duplicate {
 			return fmt.Errorf("cron %s exists already, with these settings; kinesin cron set %s changes them", made.Name, made.Name)
 		}
 		shown := wirecopy.To[kinesinv1.Cron](&made)

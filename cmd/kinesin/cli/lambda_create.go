@@ -47,11 +47,11 @@ start-within, priority weights, limits by key, retry share and breaker do not ap
 		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		created, existed, err := admin.New(k).Lambdas.Create(ctx, l)
+		created, duplicate, err := admin.New(k).Lambdas.Create(ctx, l)
 		if err != nil {
 			return err
 		}
-		if existed {
+		if duplicate {
 			return fmt.Errorf("lambda %s exists already, with these settings; kinesin lambda set %s changes them", created.Name, created.Name)
 		}
 		return a.lambdas().show(a, wirecopy.To[kinesinv1.Lambda](&created))

@@ -39,8 +39,8 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 			return nil, err
 		}
 	}
-	entry, existed, err := svc.Catalog.CreateFor(ctx, want, by)
-	if err == nil && !existed {
+	entry, duplicate, err := svc.Catalog.CreateFor(ctx, want, by)
+	if err == nil && !duplicate {
 		err = svc.checkQueueNames(ctx, entry)
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err != nil {
 		return nil, err
 	}
-	return &kinesinv1.CreateLambdaResponse{Lambda: view, Existed: existed}, nil
+	return &kinesinv1.CreateLambdaResponse{Lambda: view, Duplicate: duplicate}, nil
 }
 
 // provision creates the queues of a lambda that is to be created.
