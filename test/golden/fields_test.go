@@ -101,11 +101,11 @@ var noHTTP = but{
 }
 
 const (
-	inPath    = "it is in the path"
-	oneTask   = "the path names one task"
-	byPath    = "the path says it"
-	asStatus  = "the status says it"
-	ofStreams = "of the stream of workers of the SDK, which HTTP does not have"
+	inPath   = "it is in the path"
+	oneTask  = "the path names one task"
+	byPath   = "the path says it"
+	asStatus = "the status says it"
+	inClaim  = "in claim"
 )
 
 func TestHTTPHasEachField(t *testing.T) {
@@ -167,7 +167,6 @@ var requestsBut = map[protoreflect.Name]but{
 	"ChangeDeadLettersRequest": {"action": byPath},
 	"ControlChainRequest":      {"action": byPath},
 	"ControlJobRequest":        {"action": byPath},
-	"RegisterRequest":          {"groups": "one of them, as lambdas and slots", "previous": ofStreams},
 }
 
 func checkRequest(t *testing.T, d protoreflect.MessageDescriptor, operations string, takes map[string][]string, named map[string]bool) {
@@ -193,10 +192,9 @@ var answersBut = map[protoreflect.Name]but{
 	"CreateGroupResponse":  {"duplicate": asStatus},
 	"SealGroupResponse":    {"duplicate": "a group that is sealed is answered either way"},
 	"Problem":              {"text": "as detail, see RFC 9457"},
-	"ResultAck":            {"task": "in claim", "attempt": "in claim"},
-	"Held":                 {"task": "in claim", "attempt": "in claim"},
-	"SetResultsResponse":   {"acks": "as results"},
-	"RegisterResponse":     {"proof": ofStreams, "acks": ofStreams},
+	"ResultAck":            {"task": inClaim},
+	"Held":                 {"task": inClaim, "attempt": inClaim},
+	"Claimed":              {"task": inClaim},
 }
 
 // answersAs are answers that HTTP has as another schema.

@@ -170,7 +170,7 @@ func (a *app) addLines(ctx context.Context, k *sdk.Client, id string, at int, it
 	err := over(k).AddMembers(ctx, id, at, items, func(r *kinesinv1.AddMembersResponse) {
 		for _, member := range r.GetIds() {
 			if a.json() {
-				appendLine(&out, jsonform.Append(nil, &kinesinv1.ScheduleResult{Id: member, Duplicate: r.GetExisted()}), "index", at)
+				appendLine(&out, jsonform.Append(nil, &kinesinv1.ScheduleResult{Id: member, Duplicate: r.GetDuplicate()}), "index", at)
 			} else {
 				fmt.Fprintln(&out, member)
 			}
