@@ -402,7 +402,7 @@ func TestIdsThatWereSentStraightToTheBuffer(t *testing.T) {
 
 func TestHowLongAnIDMayMeanATaskInTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
-		if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: time.Hour.Microseconds()}}); err != nil {
+		if _, err := b.UpdateLambda(b.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: time.Hour.Microseconds()}})); err != nil {
 			t.Fatal(err)
 		}
 		soon, far := b.q1(time.Minute, nil), b.q1(900*time.Hour, nil)
@@ -565,7 +565,7 @@ func TestALateDuplicateNeverRunsAgain(t *testing.T) {
 			}
 			upTo := func(d time.Duration) time.Duration { return time.Duration(b.clock.Uint64() % uint64(d)) }
 			retention := []time.Duration{time.Minute, time.Hour, task.RetentionDefault}[seed%3]
-			if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: retention.Microseconds()}}); err != nil {
+			if _, err := b.UpdateLambda(b.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Retention: retention.Microseconds()}})); err != nil {
 				t.Fatal(err)
 			}
 			due := upTo(2*24*time.Hour) + 11*time.Second

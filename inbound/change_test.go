@@ -29,7 +29,7 @@ func (f *fixture) reschedule(id string, delay time.Duration, ifSeq uint64) *kine
 
 func (f *fixture) update(u *kinesinv1.TaskUpdate) *kinesinv1.ChangeResult {
 	f.t.Helper()
-	response, err := f.Update(f.ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{u}})
+	response, err := f.Update(f.ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{masked(u, u.Fields...)}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -276,6 +276,37 @@ func TestUpdate(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Settings of a task become those of its lambda again.
+func TestUpdateResets(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(time.Hour))
+		if r := f.update(&kinesinv1.TaskUpdate{
+			Id: id, MaxAttempts: 5, Timeout: 5e6, BackoffMin: 1e6, BackoffMax: 2e6, Priority: "high", StartBefore: int64(start.Add(100 * time.Hour)),
+		}); r.Problem != nil {
+			t.Fatal(r.Problem)
+		}
+		before := f.get(id).Task
+		for _, name := range []string{"max_attempts", "timeout", "start_before", "priority"} {
+			if r := f.update(&kinesinv1.TaskUpdate{Id: id, Fields: []string{name}}); r.Problem != nil {
+				t.Errorf("reset %s: %v", name, r.Problem)
+			}
+		}
+		f.update(&kinesinv1.TaskUpdate{Id: id, Fields: []string{"backoff_min", "backoff_max"}})
+		if after := f.get(id).Task; after.MaxAttempts != task.MaxAttemptsDefault || after.Timeout != 0 || after.BackoffMin != 0 || after.BackoffMax != 0 ||
+			after.StartBefore != 0 || after.Priority != "normal" || before.Priority != "high" || before.MaxAttempts != 5 || before.StartBefore == 0 {
+			t.Errorf("from %v to %v", before, after)
+		}
+		if r := f.update(&kinesinv1.TaskUpdate{Id: id, Fields: []string{"payload"}}); r.Problem != nil || f.get(id).Task.PayloadBytes != 0 {
+			t.Error("no payload:", r, f.get(id))
+		}
+		for _, u := range []*kinesinv1.TaskUpdate{{Id: id, MaxAttempts: 5}, {Id: id, Fields: []string{"if_seq"}}} {
+			if _, err := f.Update(f.ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{u}}); err == nil {
+				t.Errorf("%v is no mistake", u)
+			}
+		}
+	})
 }
 
 func TestUpdateRefuses(t *testing.T) {

@@ -215,9 +215,9 @@ func TestWhatMakesNoSenseForADeliverLambdaIsRefused(t *testing.T) {
 		wantError(t, "create with attempts", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
 		_, err = o.CreateLambda(o.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "x", Mode: "deliver", PoisonBound: 3}})
 		wantError(t, "create with a poison bound", err, kinesinv1.Reason_REASON_INVALID, "poison bound", "not for mode deliver")
-		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", StartWithin: 1e6}})
+		_, err = o.UpdateLambda(o.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", StartWithin: 1e6}}))
 		wantError(t, "update of start within", err, kinesinv1.Reason_REASON_INVALID, "start within", "not for mode deliver")
-		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", Timeout: 1e6}})
+		_, err = o.UpdateLambda(o.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", Timeout: 1e6}}))
 		wantError(t, "update of the timeout", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
 	})
 }

@@ -16,7 +16,7 @@ func TestWhenATaskExpires(t *testing.T) {
 		for _, within := range []time.Duration{0, 5 * time.Second} {
 			if within > 0 {
 				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: within.Microseconds()}}
-				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+				if _, err := f.UpdateLambda(f.ctx, masked(update)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -39,7 +39,7 @@ func TestWhenATaskExpires(t *testing.T) {
 func TestWhenAReplacedTaskExpires(t *testing.T) {
 	run(t, func(f *fixture) {
 		update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: time.Second.Microseconds()}}
-		if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+		if _, err := f.UpdateLambda(f.ctx, masked(update)); err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []task.Instant{0, start.Add(time.Hour)} {
@@ -60,7 +60,7 @@ func TestWhenARedrivenTaskExpires(t *testing.T) {
 		for _, within := range []time.Duration{0, time.Second} {
 			if within > 0 {
 				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithin: within.Microseconds()}}
-				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+				if _, err := f.UpdateLambda(f.ctx, masked(update)); err != nil {
 					t.Fatal(err)
 				}
 			}

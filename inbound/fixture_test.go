@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -357,6 +358,14 @@ func (f *fixture) elsewhere() *catalog.Catalog {
 		f.t.Fatal(err)
 	}
 	return c
+}
+
+// masked returns a change with a mask of the fields that are set, and of those to reset.
+func masked[M proto.Message](change M, reset ...string) M {
+	if err := api.SetMask(change, reset...); err != nil {
+		panic(err)
+	}
+	return change
 }
 
 func (f *fixture) note(change func()) {

@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -89,7 +92,7 @@ func TestUpdateLambda(t *testing.T) {
 	run(t, func(f *fixture) {
 		update := func(l *lambda) (*lambda, error) {
 			l.Name = "mail"
-			r, err := f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: l})
+			r, err := f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: l}))
 			return r.GetLambda(), err
 		}
 		got, err := update(&lambda{MaxAttempts: 2, Shards: 2, Priorities: []string{"high", "normal", "low"}})
@@ -111,9 +114,6 @@ func TestUpdateLambda(t *testing.T) {
 		if got, err = update(&lambda{MaxAttempts: 3}); err != nil || got.PriorityWeights["high"] != 8 {
 			t.Errorf("another change: %v, %v", got, err)
 		}
-		if got, err = update(&lambda{PriorityWeights: map[string]uint32{"": 0}}); err != nil || len(got.PriorityWeights) > 0 {
-			t.Errorf("strict again: %v, %v", got, err)
-		}
 		for what, c := range map[string]struct {
 			lambda *lambda
 			word   string
@@ -124,12 +124,62 @@ func TestUpdateLambda(t *testing.T) {
 			"mode":            {&lambda{Mode: "deliver"}, "cannot change"},
 			"backoff minimum": {&lambda{BackoffMin: 7_000_000}, "backoff maximum"},
 			"negative":        {&lambda{Timeout: -1}, "100ms"},
+			"key limit":       {&lambda{LimitKeyConcurrency: -1}, "limit key concurrency -1: want 1 to 100000"},
+			"breaker":         {&lambda{Breaker: &kinesinv1.Breaker{}}, "breaker failures 0: want 0.01 to 1"},
+			"breaker window":  {&lambda{Breaker: &kinesinv1.Breaker{Window: 10_000_000}}, "the lambda has no breaker"},
 		} {
 			_, err := update(c.lambda)
 			wantError(t, what, err, isInvalid, c.word)
 		}
-		_, err = f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "nobody"}})
+		_, err = f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "nobody"}}))
 		wantError(t, "unknown", err, isUnknownLambda)
+	})
+}
+
+// Each setting of a lambda is set, stays when another one changes, and gets its default again.
+func TestEachSettingOfALambda(t *testing.T) {
+	values := &lambda{
+		Shards: 8, MaxAttempts: 3, Timeout: 60_000_000, BackoffMin: 2_000_000, BackoffMax: 4_000_000, Retention: 86_400_000_000, KeyRetention: 3_600_000_000,
+		PoisonBound: 5, StartWithin: 60_000_000, PriorityWeights: map[string]uint32{"high": 8, "normal": 2, "low": 1}, LimitKeyConcurrency: 3, LimitKeyRate: 0.5,
+		RetryShare: 0.2, Breaker: &kinesinv1.Breaker{Failures: 0.5, Window: 30_000_000},
+	}
+	run(t, func(f *fixture) {
+		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &lambda{Name: "each", Shards: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update := func(l *lambda, reset ...string) protoreflect.Message {
+			l.Name = "each"
+			r, err := f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: l}, reset...))
+			if err != nil {
+				t.Fatal(l, reset, err)
+			}
+			return r.GetLambda().ProtoReflect()
+		}
+		for _, name := range api.Changeable(&kinesinv1.UpdateLambdaRequest{}) {
+			field := values.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
+			want, before := values.ProtoReflect().Get(field), made.GetLambda().ProtoReflect().Get(field)
+			one := &lambda{}
+			one.ProtoReflect().Set(field, want)
+			if got := update(one).Get(field); !got.Equal(want) {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			if got := update(&lambda{MaxAttempts: 7, Timeout: 30_000_000}).Get(field); name != "max_attempts" && name != "timeout" && !got.Equal(want) {
+				t.Errorf("%s is %v after another change, want %v", name, got, want)
+			}
+			if name == "shards" { // they only grow
+				_, err := f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "each"}}, name))
+				wantError(t, name, err, isInvalid, "shards only grow")
+				continue
+			}
+			if got := update(&lambda{}, name).Get(field); !got.Equal(before) {
+				t.Errorf("%s is %v after a reset, want %v", name, got, before)
+			}
+		}
+		_, err = f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "each", Timeout: 1_000_000}})
+		wantError(t, "no mask", err, isInvalid, "timeout is set, and not in fields")
+		_, err = f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "each"}, Fields: []string{"mode"}})
+		wantError(t, "mode", err, isInvalid, `"mode" is no field that can be changed or reset: want any of backoff_max, backoff_min`)
 	})
 }
 

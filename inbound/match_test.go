@@ -125,7 +125,7 @@ func TestNoMatchBeforeOthersThatWait(t *testing.T) {
 	} {
 		runMatched(t, 0, func(f *fixture, m *workers) {
 			update := &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "mail", PriorityWeights: c.weights}}
-			if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+			if _, err := f.UpdateLambda(f.ctx, masked(update)); err != nil {
 				t.Fatal(err)
 			}
 			f.accept(with(in(0), func(i *item) { i.Priority = c.waits }))

@@ -71,7 +71,7 @@ func TestPriorityTimeAndPayloadAtOnce(t *testing.T) {
 		id := f.accept(with(in(time.Hour), func(i *item) { i.Key = "k" }))
 		seq := f.get(id).Task.Seq
 		r := f.update(&kinesinv1.TaskUpdate{
-			Id: id, IfSeq: seq, Priority: "low", Delay: (3 * time.Hour).Microseconds(), Payload: []byte("other"),
+			Id: id, IfSeq: seq, Priority: "low", Delay: new((3 * time.Hour).Microseconds()), Payload: []byte("other"),
 			StartBefore: int64(f.clock.Now().Add(4 * time.Hour)),
 		})
 		due := f.clock.Now().Add(3 * time.Hour).CeilMillis()
@@ -87,8 +87,8 @@ func TestPriorityTimeAndPayloadAtOnce(t *testing.T) {
 			t.Errorf("the same again: %v", again)
 		}
 		wantRefusal(t, "another", f.update(&kinesinv1.TaskUpdate{Id: id, Priority: "urgent"}).Problem, isInvalid, "urgent", "high")
-		wantRefusal(t, "too far", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: (100_000 * time.Hour).Microseconds()}).Problem, isInvalid, "too far ahead")
-		wantRefusal(t, "both", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: 1, Due: int64(due)}).Problem, isInvalid, "not both")
+		wantRefusal(t, "too far", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: new((100_000 * time.Hour).Microseconds())}).Problem, isInvalid, "too far ahead")
+		wantRefusal(t, "both", f.update(&kinesinv1.TaskUpdate{Id: id, Delay: new(int64(1)), Due: int64(due)}).Problem, isInvalid, "not both")
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // grow gives lambda mail more shards, which come into force after catalog.GrownAfter.
 func (f *fixture) grow(shards uint32) *kinesinv1.Lambda {
 	f.t.Helper()
-	r, err := f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "mail", Shards: shards}})
+	r, err := f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "mail", Shards: shards}}))
 	if err != nil {
 		f.t.Fatal(err)
 	}

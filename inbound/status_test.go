@@ -386,7 +386,7 @@ func TestARegistrationThatCannotBeReadIsRefused(t *testing.T) {
 		if !errors.Is(err, api.ErrRegistered) || !strings.Contains(err.Error(), "forget idle") || !strings.Contains(err.Error(), "format 2") {
 			t.Errorf("deleted: %v, want ErrRegistered", err)
 		}
-		if _, err := f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "idle", MaxAttempts: 3}}); err != nil {
+		if _, err := f.UpdateLambda(f.ctx, masked(&kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "idle", MaxAttempts: 3}})); err != nil {
 			t.Errorf("update: %v", err)
 		}
 		f.unreadable()

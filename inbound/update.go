@@ -3,6 +3,7 @@ package inbound
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -19,6 +20,11 @@ func (in *Inbound) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kin
 		return nil, refusal.Invalid("a call updates 1 to %d tasks, this one %d", IDsMax, n)
 	}
 	response := &kinesinv1.ChangeResponse{}
+	for _, u := range r.Updates {
+		if err := api.CheckMask(u); err != nil {
+			return nil, err
+		}
+	}
 	for _, u := range r.Updates {
 		ids, err := in.idsOfUpdate(ctx, u)
 		if err != nil {
@@ -52,7 +58,7 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 	if err := in.setSettings(&next, l, u); err != nil {
 		return next, nil, err
 	}
-	if u.Payload == nil && u.Blob == nil {
+	if !changes(u, "payload") && !changes(u, "blob") {
 		return next, nil, nil
 	}
 	next.Blob, err = in.newPayload(l, u.Blob, u.Payload)
@@ -62,19 +68,21 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 // moved returns a task with the time and the priority that an update sets. Another priority is another
 // partition: the task gets a wake-up row there, and starts in the order of that priority.
 func (in *Inbound) moved(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) (next task.Task, err error) {
-	if u.Due == 0 && u.Delay == 0 {
+	if !changes(u, "due") && !changes(u, "delay") {
 		next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t))
 	} else {
 		b, end := in.Begin(0)
 		defer end()
 		var due task.Instant
-		if _, due, err = dueOf(b, u.Due, u.Delay); err == nil {
+		if _, due, err = dueOf(b, u.Due, u.GetDelay()); err == nil {
 			to := *t
-			to.StartBefore = cmp.Or(task.Instant(u.StartBefore), t.StartBefore)
+			if changes(u, "start_before") {
+				to.StartBefore = task.Instant(u.StartBefore)
+			}
 			next, err = in.rescheduled(&to, l, due)
 		}
 	}
-	if err != nil || u.Priority == "" {
+	if err != nil || !changes(u, "priority") {
 		return next, err
 	}
 	priority, err := l.Priority(u.Priority)
@@ -92,23 +100,30 @@ func setPriority(t *task.Task, l *catalog.Entry, priority uint8) {
 	}
 }
 
-// setSettings sets those settings of a task that an update has.
+// changes reports whether an update changes a field.
+func changes(u *kinesinv1.TaskUpdate, field string) bool { return slices.Contains(u.Fields, field) }
+
+// setSettings sets those settings of a task that an update changes.
 func (in *Inbound) setSettings(next *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) error {
 	o := &next.Overrides
-	if u.MaxAttempts != 0 {
-		o.MaxAttempts = u.MaxAttempts
+	settings := &kinesinv1.TaskUpdate{
+		MaxAttempts: o.MaxAttempts, Timeout: o.Timeout.Microseconds(), BackoffMin: o.BackoffMin.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 	}
-	if u.Timeout != 0 {
-		o.Timeout = task.Micros(u.Timeout)
+	api.Change(settings, u)
+	*o = task.Overrides{
+		MaxAttempts: settings.MaxAttempts, Timeout: task.Micros(settings.Timeout), BackoffMin: task.Micros(settings.BackoffMin), BackoffMax: task.Micros(settings.BackoffMax),
 	}
-	if u.BackoffMin != 0 || u.BackoffMax != 0 {
-		o.BackoffMin, o.BackoffMax = task.Micros(u.BackoffMin), task.Micros(u.BackoffMax)
-	}
-	if u.StartBefore != 0 {
-		if next.StartBefore = task.Instant(u.StartBefore); next.StartBefore <= next.Due {
-			return refusal.Invalid("start_before %s is not after the due time %s",
-				next.StartBefore.Time().Format(timeForm), next.Due.Time().Format(timeForm))
-		}
+	switch {
+	case !changes(u, "start_before"):
+	case u.StartBefore == 0 && l.StartWithin > 0:
+		next.StartBefore = next.Due.Add(l.StartWithin)
+	case u.StartBefore == 0:
+		next.StartBefore = 0
+	case task.Instant(u.StartBefore) <= next.Due:
+		return refusal.Invalid("start_before %s is not after the due time %s",
+			task.Instant(u.StartBefore).Time().Format(timeForm), next.Due.Time().Format(timeForm))
+	default:
+		next.StartBefore = task.Instant(u.StartBefore)
 	}
 	if l.Mode == task.Deliver && (*o != task.Overrides{} || !next.StartBefore.IsZero()) {
 		return refusal.Invalid("lambda %s is of mode deliver: max attempts, timeout, backoff and start_before do not apply", l.Name)

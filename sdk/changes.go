@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -155,7 +156,7 @@ func (c *Client) Redrive(ctx context.Context, ids []ID, opts ...ChangeOption) ([
 	return results, err
 }
 
-// Update is what to change in a task that no worker has. A zero field does not change.
+// Update is what to change in a task that no worker has. A zero field does not change, unless Reset names it.
 type Update struct {
 	Payload     []byte // nil: does not change
 	MaxAttempts int
@@ -165,6 +166,9 @@ type Update struct {
 	StartBefore time.Time
 	Priority    string
 	When        Option // In or At
+	// Reset names settings that become those of the lambda again, as JSON has them: max_attempts, timeout, backoff_min,
+	// backoff_max, start_before, priority.
+	Reset []string
 }
 
 // Update changes the payload, the settings, the priority or the time of a task that no worker has, all in one
@@ -180,8 +184,8 @@ func (c *Client) Update(ctx context.Context, id ID, u Update, opts ...ChangeOpti
 		var item Item
 		u.When(&item)
 		wire := item.wire(nil)
-		if request.Due, request.Delay = wire.Due, wire.Delay; wire.Due == 0 {
-			request.Delay = max(wire.Delay, 1) // In(0) is now
+		if request.Due = wire.Due; wire.Due == 0 {
+			request.Delay = &wire.Delay // In(0) is now
 		}
 	}
 	if !u.StartBefore.IsZero() {
@@ -195,6 +199,9 @@ func (c *Client) Update(ctx context.Context, id ID, u Update, opts ...ChangeOpti
 		if request.Payload, request.Blob, err = c.encodeAgain(ctx, id, u.Payload); err != nil {
 			return ChangeResult{}, err
 		}
+	}
+	if err := api.SetMask(request, u.Reset...); err != nil {
+		return ChangeResult{}, fmt.Errorf("update: %w", err)
 	}
 	results, err := c.change(namesOf([]ID{id}), func() (*kinesinv1.ChangeResponse, error) {
 		return call(ctx, c, "update", c.backend.tasks.Update, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{request}})

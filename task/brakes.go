@@ -36,21 +36,6 @@ func (b Breaker) WithDefaults() Breaker {
 	return b
 }
 
-// Change returns the breaker after a change: what is zero in want stays as it is, and all zero takes the
-// breaker away.
-func (b Breaker) Change(want Breaker) Breaker {
-	if want == (Breaker{}) {
-		return want
-	}
-	if want.Failures != 0 {
-		b.Failures = want.Failures
-	}
-	if want.Window != 0 {
-		b.Window = want.Window
-	}
-	return b.WithDefaults()
-}
-
 func (b Breaker) validate() error {
 	switch {
 	case b == Breaker{}:
@@ -67,7 +52,7 @@ func (b Breaker) validate() error {
 func (l *Lambda) checkBrakes() []error {
 	var share error
 	if s := l.RetryShare; s != 0 && !(s >= RetryShareMin && s <= RetryShareMax) || math.IsNaN(l.RetryShare) {
-		share = fmt.Errorf("%w retry share %v: want %v to %v retries for each first start, or 0 for no bound", ErrInvalid, l.RetryShare, RetryShareMin, RetryShareMax)
+		share = fmt.Errorf("%w retry share %v: want %v to %v retries for each first start", ErrInvalid, l.RetryShare, RetryShareMin, RetryShareMax)
 	}
 	return []error{share, l.Breaker.validate()}
 }

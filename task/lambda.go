@@ -148,8 +148,11 @@ func (l Lambda) WithDefaults() Lambda {
 	if l.Timeout == 0 {
 		l.Timeout = TimeoutDefault
 	}
-	if l.BackoffMin == 0 && l.BackoffMax == 0 {
-		l.BackoffMin, l.BackoffMax = BackoffMinDefault, BackoffMaxDefault
+	if l.BackoffMin == 0 {
+		l.BackoffMin = BackoffMinDefault
+	}
+	if l.BackoffMax == 0 {
+		l.BackoffMax = BackoffMaxDefault
 	}
 	if l.Retention == 0 {
 		l.Retention = RetentionDefault

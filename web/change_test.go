@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -33,6 +36,35 @@ func (f fakeJobs) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 	f.reason = access.From(ctx).Reason
 	f.acted = append(f.acted, r.Action)
 	return &kinesinv1.ControlJobResponse{}, nil
+}
+
+type fakeQuotas struct {
+	kinesinv1connect.UnimplementedQuotaServiceHandler
+
+	set **kinesinv1.SetQuotaRequest
+}
+
+func (f fakeQuotas) SetQuota(_ context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	*f.set = r
+	return &kinesinv1.SetQuotaResponse{}, api.CheckMask(r)
+}
+
+// The form of quotas sets what is typed, and takes away what is ticked.
+func TestTheFormOfQuotas(t *testing.T) {
+	k, _ := newFakes("text")
+	var set *kinesinv1.SetQuotaRequest
+	k.Quotas = fakeQuotas{set: &set}
+	form := url.Values{"action": {"quota"}, "rate": {"0.5"}, "concurrency": {""}, "no-concurrency": {"yes"}}
+	want := &kinesinv1.SetQuotaRequest{Lambda: "mail", Rate: 0.5, Fields: []string{"concurrency", "rate"}}
+	if w := as(k, access.All(), http.MethodPost, "/ui/lambdas/mail", form); w.Code != http.StatusSeeOther || !proto.Equal(set, want) {
+		t.Errorf("%d, %v, want %v", w.Code, set, want)
+	}
+	for _, bad := range []url.Values{{"rate": {"0"}}, {"rate": {"5"}, "no-rate": {"yes"}}, {"concurrency": {"-1"}}, {"concurrency": {"0.5"}}} {
+		bad.Set("action", "quota")
+		if w := as(k, access.All(), http.MethodPost, "/ui/lambdas/mail", bad); w.Code != http.StatusBadRequest {
+			t.Errorf("%v: %d", bad, w.Code)
+		}
+	}
 }
 
 // Whoever stops a job or deletes what was rejected says why, which the audit log gets.

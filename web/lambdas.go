@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
@@ -181,20 +182,26 @@ func actOnLambda(c *call) error {
 		return c.goTo(path, "resumed")
 	case "quota":
 		request := &kinesinv1.SetQuotaRequest{Lambda: name, Priority: c.field("priority")}
+		var reset []string
 		for field, set := range map[string]func(float64){
-			"rate":        func(n float64) { request.Rate = &n },
-			"concurrency": func(n float64) { whole := uint32(n); request.Concurrency = &whole },
-			"admit":       func(n float64) { request.Admit = &n },
+			"rate":        func(n float64) { request.Rate = n },
+			"concurrency": func(n float64) { request.Concurrency = uint32(n) },
 		} {
+			if c.field("no-"+field) != "" {
+				reset = append(reset, field)
+			}
 			text := c.field(field)
 			if text == "" {
 				continue
 			}
 			n, err := strconv.ParseFloat(text, 64)
-			if err != nil || n < 0 || n > 1e9 {
-				return invalid("%s %q: want a number, or 0 for no limit", field, text)
+			if err != nil || n <= 0 || n > 1e9 || field == "concurrency" && n != math.Trunc(n) {
+				return invalid("%s %q: want a number above 0 (a whole one of tasks that run at once), or the tick for no bound", field, text)
 			}
 			set(n)
+		}
+		if err := api.SetMask(request, reset...); err != nil {
+			return err
 		}
 		if _, err := c.Quotas.SetQuota(ctx, request); err != nil {
 			return err

@@ -88,9 +88,9 @@ func lambdaPage(b *lambdaBody) g.Node {
 		columns(
 			section("gates", "Gates", gatesTable(b), g.If(b.Operate, gateActions(b)), g.If(len(b.Ended) > 0, endedGates(b.Ended))),
 			section("quotas", "Quotas", quotasTable(b.Quotas), g.If(b.Operate, actions(action(
-				"Set a quota…", hidden("action", "quota"), field("rate", "Starts per second", decimal(), size(8)),
-				field("concurrency", "Running at once", numeric(), size(8)),
-				meta(text("Empty: as it is. 0: no limit. It holds over all servers.")), primary("Set"),
+				"Set a quota…", hidden("action", "quota"), field("rate", "Starts per second", decimal(), size(8)), agree("no-rate", "No bound of starts"),
+				field("concurrency", "Running at once", numeric(), size(8)), agree("no-concurrency", "No bound of what runs"),
+				meta(text("Empty: as it is. It holds over all servers.")), primary("Set"),
 			)))),
 		),
 		columns(section("settings", "Settings", facts(lambdaFacts(b))), h.Div(

@@ -215,7 +215,7 @@ func actOnTask(c *call) error {
 	case "redrive-with":
 		err, done = first(c.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: ids, IfSeq: c.seq(), Payload: c.payload(), Force: c.field("force") != "", RequestId: requestID(c.field("request"))})), "redriven-with"
 	case "replace":
-		err, done = first(c.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: id, IfSeq: c.seq(), Payload: c.payload()}}})), "replaced"
+		err, done = first(c.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: id, IfSeq: c.seq(), Payload: c.payload(), Fields: []string{"payload"}}}})), "replaced"
 	default:
 		return invalid("action %q: want cancel, run-now, reschedule, redrive, redrive-with or replace", c.field("action"))
 	}

@@ -24,8 +24,9 @@ import (
 // Decode reads a JSON object into an empty message, without the fields of except, and returns the names that the object
 // has. Decode is strict, because people write requests by hand, and a misspelt delay must not mean now: unknown names are
 // refused, names that come twice, required ones that are missing (but not a name that except has behind a question mark),
-// null, values of another type, and what is no text. A list is bounded while it is decoded. An error says where it is and
-// what is allowed there.
+// null but in a change, values of another type, and what is no text. The members of a change are its mask: null is for the
+// default of a field, and a value that is the same as none is refused. A list is bounded while it is decoded. An error says
+// where it is and what is allowed there.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
 	return DecodeAs("the body", data, m, except...)
 }
@@ -89,6 +90,7 @@ type object struct {
 	except []string
 	depth  int // of a task behind others
 	given  []string
+	mask   protoreflect.List // of a change; nil: it is none
 }
 
 func objectOf(m protoreflect.Message, where string) object {
@@ -151,6 +153,9 @@ func (o *object) decode(s *scanner) error {
 	if tableOf(o.parts[0].Descriptor()).isClaim {
 		return setClaim(o.parts[0], s.value())
 	}
+	if mask := tableOf(o.parts[0].Descriptor()).mask; mask != nil {
+		o.mask = o.parts[0].Mutable(mask).List()
+	}
 	err := s.members(o.where, func(name string) error {
 		m, of, known := o.member(name)
 		switch {
@@ -160,6 +165,9 @@ func (o *object) decode(s *scanner) error {
 			return fmt.Errorf("field %q is twice in %s", name, o.where)
 		}
 		o.given = append(o.given, name)
+		if o.mask != nil && api.IsChangeable(m.FieldDescriptor) {
+			return o.change(m, of, s)
+		}
 		if m.kind == kinesinv1.Kind_KIND_PAYLOAD {
 			return o.payload(m, of, s.value())
 		}
@@ -171,11 +179,46 @@ func (o *object) decode(s *scanner) error {
 	if err != nil {
 		return err
 	}
+	if o.mask != nil {
+		sortTexts(o.mask)
+	}
 	if slices.Contains(o.given, "due") && slices.Contains(o.given, "delay") {
 		return errors.New("want due or delay, not both")
 	}
 	if missing := o.missing(); len(missing) > 0 {
 		return fmt.Errorf("%s has no field %q, which it needs", o.where, missing[0])
+	}
+	return nil
+}
+
+// sortTexts puts texts in order, so that a mask does not depend on the order of members.
+func sortTexts(list protoreflect.List) {
+	texts := make([]string, list.Len())
+	for i := range texts {
+		texts[i] = list.Get(i).String()
+	}
+	slices.Sort(texts)
+	for i, text := range texts {
+		list.Set(i, protoreflect.ValueOfString(text))
+	}
+}
+
+// change reads the value that is next into a field of a change, and puts the name of the field into the mask.
+func (o *object) change(m member, of protoreflect.Message, s *scanner) error {
+	o.mask.Append(protoreflect.ValueOfString(string(m.Name())))
+	switch {
+	case m.kind == kinesinv1.Kind_KIND_PAYLOAD:
+		return o.payload(m, of, s.value())
+	case s.isNull():
+		s.value()
+		return nil
+	}
+	from := s.at
+	if err := o.set(m.field, of, s); err != nil {
+		return err
+	}
+	if !of.Has(m.FieldDescriptor) && m.Kind() != protoreflect.BoolKind {
+		return fmt.Errorf("%s: %s is not %s; null resets it", m.Name(), api.Visible(Shown(bytes.TrimSpace(s.data[from:s.at]))), m.wantSet())
 	}
 	return nil
 }
@@ -397,6 +440,21 @@ var (
 	errWant = errors.New("another value is wanted")
 	bits    = map[protoreflect.Kind]int{protoreflect.Int32Kind: 32, protoreflect.Int64Kind: 64, protoreflect.Uint32Kind: 32, protoreflect.Uint64Kind: 64} //nolint:gochecknoglobals // a table
 )
+
+// wantSet says what is allowed for a field that is not the same as none.
+func (f *field) wantSet() string {
+	switch {
+	case f.IsMap():
+		return "an object with members"
+	case f.kind == kinesinv1.Kind_KIND_DURATION:
+		return "a duration above 0"
+	case f.Kind() == protoreflect.StringKind:
+		return "a text of a character or more"
+	case f.Kind() == protoreflect.DoubleKind:
+		return "a number above 0"
+	}
+	return "a whole number from 1"
+}
 
 // want says what is allowed for a field.
 func (f *field) want() string {

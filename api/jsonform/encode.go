@@ -62,6 +62,9 @@ func (t *table) append(dst []byte, m protoreflect.Message) []byte {
 		return appendClaim(dst, m)
 	}
 	dst = t.members(append(dst, '{'), m)
+	if t.mask != nil {
+		dst = appendResets(dst, m, m.Get(t.mask).List())
+	}
 	return closed(dst, '}')
 }
 
@@ -78,7 +81,7 @@ func closed(dst []byte, with byte) []byte {
 func (t *table) members(dst []byte, m protoreflect.Message) []byte {
 	for i := range t.fields {
 		f := &t.fields[i]
-		if !f.always && !m.Has(f.FieldDescriptor) {
+		if !f.always && !m.Has(f.FieldDescriptor) || f.FieldDescriptor == t.mask {
 			continue
 		}
 		v := m.Get(f.FieldDescriptor)
@@ -103,6 +106,22 @@ func (t *table) members(dst []byte, m protoreflect.Message) []byte {
 			dst = f.value(append(dst, f.key...), v)
 		}
 		dst = append(dst, ',')
+	}
+	return dst
+}
+
+// appendResets appends null for each field that is in the mask of a change and not set, with a comma behind each.
+func appendResets(dst []byte, m protoreflect.Message, mask protoreflect.List) []byte {
+	o := objectOf(m, "")
+	for i := range mask.Len() {
+		f, of, known := o.member(mask.Get(i).String())
+		switch {
+		case !known || of.Has(f.FieldDescriptor):
+		case f.kind == kinesinv1.Kind_KIND_PAYLOAD: // whose null is a payload
+			dst = f.payload(dst, of.Get(f.FieldDescriptor))
+		default:
+			dst = append(append(dst, f.key...), "null,"...)
+		}
 	}
 	return dst
 }

@@ -55,6 +55,9 @@ func TestEachFieldIsThere(t *testing.T) {
 		properties, _ := schema["properties"].(jsonform.Schema)
 		for i := range d.Fields().Len() {
 			field := d.Fields().Get(i)
+			if field == api.MaskOf(d) {
+				continue
+			}
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
 			if err != nil {
 				t.Fatal(err)
@@ -144,6 +147,11 @@ func TestForms(t *testing.T) {
 		"optional":   {&kinesinv1.SealGroupRequest{Members: proto.Uint32(0)}, `{"members":0}`},
 		"maps":       {&kinesinv1.Group{Counts: map[string]uint32{"b": 1, "a": 2}}, `{"members":0,"counted":0,"counts":{"a":2,"b":1},"follow_ups":[]}`},
 		"inline":     {&kinesinv1.ObjectiveStatus{Objective: &kinesinv1.Objective{Lambda: "m"}, Good: 1}, `{"lambda":"m","objective":0,"registered":false,"started":0,"good":1,"attained":0,"budget_left":0,"burns":[],"waiting":0}`},
+		"change": {
+			&kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "m", Shards: 2}, Fields: []string{"shards", "breaker", "retry_share"}},
+			`{"name":"m","shards":2,"breaker":null,"retry_share":null}`,
+		},
+		"no payload": {&kinesinv1.TaskUpdate{Fields: []string{"payload"}}, `{"payload_text":""}`},
 		"problem":    {&kinesinv1.RetryRejectedResult{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "t", RetryAfter: 90_000_000}}, `{"problem":{"type":"urn:kinesin:problem:throttled","title":"throttled","status":429,"detail":"t","reason":"throttled","retry_after":"1m30s"}}`},
 	} {
 		if got := string(jsonform.Append(nil, c.m)); got != c.want {
@@ -219,7 +227,7 @@ func filled(m protoreflect.Message, without ...protoreflect.Name) proto.Message 
 			f := m.Descriptor().Fields().Get(i)
 			readOnly, _ := proto.GetExtension(f.Options(), kinesinv1.E_ReadOnly).(bool)
 			switch {
-			case readOnly || slices.Contains(without, f.Name()) || f.Message() == m.Descriptor() && depth > 3:
+			case readOnly || f == api.MaskOf(m.Descriptor()) || slices.Contains(without, f.Name()) || f.Message() == m.Descriptor() && depth > 3:
 			case f.IsMap():
 				for range 2 {
 					key := one(f.MapKey()).MapKey()
@@ -236,6 +244,11 @@ func filled(m protoreflect.Message, without ...protoreflect.Name) proto.Message 
 				fill(m.Mutable(f).Message(), depth+1)
 			default:
 				m.Set(f, one(f))
+			}
+		}
+		if api.MaskOf(m.Descriptor()) != nil {
+			if err := api.SetMask(m.Interface()); err != nil {
+				panic(err)
 			}
 		}
 	}
@@ -266,6 +279,8 @@ func FuzzDecode(f *testing.F) {
 		`{"action":"reschedule","by":"-1h","due":"2027-01-31T09:00:00.25+01:00","request_id":"01920000-0000-7000-8000-000000000000"}`,
 		`{"worker":"w","results":[{"claim":"000102030405060708090a0b0c0d0e0f-2","outcome":"success","result":1}]}`,
 		`{"worker":"w","running":["000102030405060708090a0b0c0d0e0f-2"]}`,
+		`{"name":"mail","shards":null,"timeout":"1s","breaker":null}`, `{"lambda":"mail","rate":null,"burst":3}`,
+		`{"updates":[{"id":"k1","payload":null,"delay":"0s","priority":null},{"payload_text":""}]}`,
 		`{"payload":` + strings.Repeat("[", 20_000), `{"then":` + strings.Repeat(`[{"lambda":"a","then":`, 101), `{"lambda":"\ud800"}`, `{"lambda":null}`,
 		"", "null", `{"unknown":1}`, "{\"a\x1b[31m\u202egnp.exe\u200b\u009b\U000e0041\u3164\":1}", `{"ids":["` + strings.Repeat("\\u202e", 100) + `",1]}`,
 		`{"due":"\u3164"}`, `{"held":[` + strings.Repeat("{},", 20_000) + `{}]}`, `{"items":[` + strings.Repeat(`{"lambda":"a"},`, 9000) + `{"a":1}]}`,
@@ -326,6 +341,49 @@ func TestADeepPayloadIsReadOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The members of a change are its mask.
+func TestMasks(t *testing.T) {
+	for text, want := range map[string]proto.Message{
+		`{"name":"m","mode":"managed","timeout":"1s","shards":null,"breaker":null}`: &kinesinv1.UpdateLambdaRequest{
+			Lambda: &kinesinv1.Lambda{Name: "m", Mode: "managed", Timeout: 1_000_000}, Fields: []string{"breaker", "shards", "timeout"},
+		},
+		`{"name":"m"}`: &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "m"}},
+		`{"priority":"low","rate":null,"burst":3}`:     &kinesinv1.SetQuotaRequest{Priority: "low", Burst: 3, Fields: []string{"burst", "rate"}},
+		`{"payload":null,"if_seq":3}`:                  &kinesinv1.TaskUpdate{IfSeq: 3, Payload: []byte("null"), Fields: []string{"payload"}},
+		`{"delay":"0s","start_before":null}`:           &kinesinv1.TaskUpdate{Delay: new(int64(0)), Fields: []string{"delay", "start_before"}},
+		`{"updates":[{"id":"k1","timeout":null},{}]}`:  &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: "k1", Fields: []string{"timeout"}}, {}}},
+		`{"due":null,"payload_base64":"AA==","id":""}`: &kinesinv1.TaskUpdate{Payload: []byte{0}, Fields: []string{"due", "payload"}},
+	} {
+		got := want.ProtoReflect().New().Interface()
+		if _, err := jsonform.Decode([]byte(text), got); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		}
+		if err := checkMasks(got); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"name":"m","shards":0}`: "shards: 0 is not a whole number from 1; null resets it", `{"name":"m","timeout":"0s"}`: `timeout: "0s" is not a duration above 0; null`,
+		`{"name":"m","retry_share":0}`: "retry_share: 0 is not a number above 0", `{"name":"m","priority_weights":{}}`: "priority_weights: {} is not an object with members",
+		`{"name":"m","fields":["timeout"]}`: `unknown field "fields" in the body`, `{"name":null}`: "name: null is no value", `{"name":"m","mode":null}`: "mode: null is no value",
+		`{"name":"m","breaker":{"window":null}}`: "window: null is no value", `{"name":"m","limit_key_rate":0.0}`: "limit_key_rate: 0.0 is not a number above 0",
+	} {
+		if _, err := jsonform.Decode([]byte(text), &kinesinv1.UpdateLambdaRequest{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := jsonform.Decode([]byte(`{"priority":""}`), &kinesinv1.TaskUpdate{}); err == nil || !strings.HasPrefix(err.Error(), `priority: "" is not a text of a character or more`) {
+		t.Error(err)
+	}
+}
+
+func checkMasks(m proto.Message) error {
+	if all, is := m.(*kinesinv1.UpdateRequest); is {
+		m = all.Updates[0]
+	}
+	return api.CheckMask(m)
 }
 
 func BenchmarkList(b *testing.B) {

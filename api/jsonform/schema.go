@@ -30,7 +30,7 @@ func RequestSchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.
 	if tableOf(d).isClaim {
 		return SchemaOf(d, inside)
 	}
-	w := writer{properties: Schema{}, inside: inside, isRequest: true, except: except}
+	w := writer{properties: Schema{}, inside: inside, isRequest: true, except: except, isChange: api.MaskOf(d) != nil}
 	w.add(tableOf(d))
 	schema := w.schema()
 	schema["additionalProperties"] = false
@@ -43,6 +43,7 @@ type writer struct {
 	required   []string
 	inside     func(protoreflect.MessageDescriptor) Schema
 	isRequest  bool
+	isChange   bool
 	except     []string
 }
 
@@ -62,7 +63,7 @@ func (w *writer) add(t *table) {
 			w.add(f.inside())
 			continue
 		}
-		if w.isRequest && (f.isReadOnly || slices.Contains(w.except, name)) {
+		if w.isRequest && (f.isReadOnly || f.FieldDescriptor == t.mask || slices.Contains(w.except, name)) {
 			continue
 		}
 		if !w.isRequest && f.always || w.isRequest && f.isRequired && !slices.Contains(w.except, "?"+name) {
@@ -80,6 +81,9 @@ func (w *writer) add(t *table) {
 		}
 		if w.isRequest {
 			f.bound(one)
+		}
+		if w.isChange && api.IsChangeable(f.FieldDescriptor) && f.kind != kinesinv1.Kind_KIND_PAYLOAD {
+			one = f.orNull(one)
 		}
 		if text := f.text(); text != "" {
 			one["description"] = text
@@ -107,6 +111,25 @@ func (f *field) bound(schema Schema) {
 	case f.isPositive:
 		schema["minimum"] = 1
 	}
+}
+
+// orNull returns the schema of a field of a change, which may be null, and is not the same as none otherwise.
+func (f *field) orNull(schema Schema) Schema {
+	if schema["type"] == nil { // a reference
+		return Schema{"oneOf": []Schema{schema, {"type": "null"}}}
+	}
+	if !f.HasPresence() {
+		switch schema["type"] {
+		case "object":
+			schema["minProperties"] = 1
+		case "integer":
+			schema["minimum"] = 1
+		case "number":
+			schema["exclusiveMinimum"] = 0
+		}
+	}
+	schema["type"] = []any{schema["type"], "null"}
+	return schema
 }
 
 // describe returns the schema of a value, or of an element of a list.

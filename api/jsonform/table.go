@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -23,6 +22,7 @@ type table struct {
 	byName     map[string]member // what a request may have, by name
 	isProblem  bool
 	isClaim    bool // it has nothing but a claim, and is one in JSON
+	mask       protoreflect.FieldDescriptor // of a change: names the fields to change; JSON has the members instead
 }
 
 // member is what a name in a request stands for.
@@ -60,7 +60,7 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 	if known, found := tables.Load(d); found {
 		return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", fields: make([]field, 0, d.Fields().Len()), byName: map[string]member{}}
+	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", mask: api.MaskOf(d), fields: make([]field, 0, d.Fields().Len()), byName: map[string]member{}}
 	isAnswer := !requested()[d.FullName()]
 	for i := range d.Fields().Len() {
 		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i)), max: api.ListMax(d.Fields().Get(i))}
@@ -68,17 +68,17 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 			f.name, t.isClaim = "claim", d.Fields().Len() == 2
 		}
 		f.key = strconv.Quote(f.name) + ":"
-		f.always = isAnswer && !f.HasPresence() && (isNumber(f) || f.kind == kinesinv1.Kind_KIND_CLAIM || says(f, kinesinv1.E_Always))
+		f.always = isAnswer && !f.HasPresence() && (isNumber(f) || f.kind == kinesinv1.Kind_KIND_CLAIM || api.Says(f, kinesinv1.E_Always))
 		if isOfClaim := f.Name() == attemptName && api.KindOf(d.Fields().Get(0)) == kinesinv1.Kind_KIND_CLAIM; isOfClaim && !isAnswer {
 			continue
 		}
-		f.isInline, f.isReadOnly, f.isRequired = says(f, kinesinv1.E_Inline), says(f, kinesinv1.E_ReadOnly), says(f, kinesinv1.E_Required)
-		f.isPositive, f.isSigned = says(f, kinesinv1.E_Positive), says(f, kinesinv1.E_Signed)
+		f.isInline, f.isReadOnly, f.isRequired = api.Says(f, kinesinv1.E_Inline), api.Says(f, kinesinv1.E_ReadOnly), api.Says(f, kinesinv1.E_Required)
+		f.isPositive, f.isSigned = api.Says(f, kinesinv1.E_Positive), api.Says(f, kinesinv1.E_Signed)
 		if inside := f.Message(); inside != nil && !f.IsMap() {
 			f.inside = sync.OnceValue(func() *table { return tableOf(inside) })
 		}
 		t.fields = append(t.fields, f)
-		if f.isInline || f.isReadOnly {
+		if f.isInline || f.isReadOnly || f.FieldDescriptor == t.mask {
 			continue
 		}
 		forms := payloadForms[:1]
@@ -116,7 +116,7 @@ var requested = sync.OnceValue(func() map[protoreflect.FullName]bool { //nolint:
 		}
 		found[d.FullName()] = true
 		for i := range d.Fields().Len() {
-			if f := d.Fields().Get(i); f.Message() != nil && !f.IsMap() && !says(f, kinesinv1.E_ReadOnly) {
+			if f := d.Fields().Get(i); f.Message() != nil && !f.IsMap() && !api.Says(f, kinesinv1.E_ReadOnly) {
 				add(f.Message())
 			}
 		}
@@ -128,9 +128,3 @@ var requested = sync.OnceValue(func() map[protoreflect.FullName]bool { //nolint:
 	}
 	return found
 })
-
-// says reports whether a field has an option.
-func says(f protoreflect.FieldDescriptor, option protoreflect.ExtensionType) bool {
-	is, _ := proto.GetExtension(f.Options(), option).(bool)
-	return is
-}

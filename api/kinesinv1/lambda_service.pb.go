@@ -53,20 +53,15 @@ type Lambda struct {
 	PoisonBound         uint32 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
 	StartWithin         int64  `protobuf:"varint,19,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`                        // a task that did not start so long after its due time ends as expired; 0: never
 	// The share of starts that each priority has while tasks of several wait: a weight of 1 to 1000 for each
-	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
-	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
-	PriorityWeights map[string]uint32 `protobuf:"bytes,20,rep,name=priority_weights,json=priorityWeights,proto3" json:"priority_weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// How many tasks of one limit key run at once, and how many start per second; 0: any number. An update with a
-	// negative value takes the limit away.
-	LimitKeyConcurrency int32        `protobuf:"varint,21,opt,name=limit_key_concurrency,json=limitKeyConcurrency,proto3" json:"limit_key_concurrency,omitempty"`
-	LimitKeyRate        float64      `protobuf:"fixed64,22,opt,name=limit_key_rate,json=limitKeyRate,proto3" json:"limit_key_rate,omitempty"` // how many tasks of one limit key start per second; any number when not set; -1 takes the limit away
-	Live                *LambdaStats `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"`                                         // only in the answer to a GetLambda that asks for it
-	// How many retries may start for each first start of a task, 0.01 to 10; 0: any number. In an update 0 changes
-	// nothing, and a negative one takes it away.
-	RetryShare    float64  `protobuf:"fixed64,25,opt,name=retry_share,json=retryShare,proto3" json:"retry_share,omitempty"`
-	Breaker       *Breaker `protobuf:"bytes,26,opt,name=breaker,proto3" json:"breaker,omitempty"` // absent: none; in an update: as it was
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first.
+	PriorityWeights     map[string]uint32 `protobuf:"bytes,20,rep,name=priority_weights,json=priorityWeights,proto3" json:"priority_weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	LimitKeyConcurrency int32             `protobuf:"varint,21,opt,name=limit_key_concurrency,json=limitKeyConcurrency,proto3" json:"limit_key_concurrency,omitempty"` // how many tasks of one limit key run at once; 0: any number
+	LimitKeyRate        float64           `protobuf:"fixed64,22,opt,name=limit_key_rate,json=limitKeyRate,proto3" json:"limit_key_rate,omitempty"`                     // how many tasks of one limit key start per second; 0: any number
+	Live                *LambdaStats      `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"`                                                             // only in the answer to a GetLambda that asks for it
+	RetryShare          float64           `protobuf:"fixed64,25,opt,name=retry_share,json=retryShare,proto3" json:"retry_share,omitempty"`                             // how many retries may start for each first start, 0.01 to 10; 0: any number
+	Breaker             *Breaker          `protobuf:"bytes,26,opt,name=breaker,proto3" json:"breaker,omitempty"`                                                       // absent: none
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
@@ -277,8 +272,8 @@ func (x *Lambda) GetBreaker() *Breaker {
 // Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
 type Breaker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"` // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
-	Window        int64                  `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`      // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
+	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"` // share of attempts that fail at which it opens, 0.01 to 1
+	Window        int64                  `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`      // over which they are counted, 10 s to 1 h; 0: 1 min
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,8 +603,11 @@ func (x *ListLambdasResponse) GetLambdas() []*Lambda {
 }
 
 type UpdateLambdaRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // zero fields do not change; mode and priorities cannot change, and shards can only grow
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Lambda *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // mode and priorities cannot change, and shards can only grow
+	// Names of the fields of lambda to change. A field that is named and not set gets its default; one that is not named
+	// stays as it is, and may not be set.
+	Fields        []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,6 +645,13 @@ func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
 	if x != nil {
 		return x.Lambda
+	}
+	return nil
+}
+
+func (x *UpdateLambdaRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
 	}
 	return nil
 }
@@ -812,12 +817,12 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xca\b\n" +
-	"\x06Lambda\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12'\n" +
-	"\x04mode\x18\x02 \x01(\tB\x13\xfa\xf3\x18\x0fmanaged deliverR\x04mode\x12$\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xd6\b\n" +
+	"\x06Lambda\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xd8\xf3\x18\x01\x88\xf4\x18\x01R\x04name\x12+\n" +
+	"\x04mode\x18\x02 \x01(\tB\x17\xfa\xf3\x18\x0fmanaged deliver\x88\xf4\x18\x01R\x04mode\x12(\n" +
 	"\n" +
-	"priorities\x18\x03 \x03(\tB\x04\xf0\xf3\x18\bR\n" +
+	"priorities\x18\x03 \x03(\tB\b\xf0\xf3\x18\b\x88\xf4\x18\x01R\n" +
 	"priorities\x12\x16\n" +
 	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
 	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x1e\n" +
@@ -867,9 +872,10 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\x14\n" +
 	"\x12ListLambdasRequest\"C\n" +
 	"\x13ListLambdasResponse\x12,\n" +
-	"\alambdas\x18\x01 \x03(\v2\x12.kinesin.v1.LambdaR\alambdas\"G\n" +
+	"\alambdas\x18\x01 \x03(\v2\x12.kinesin.v1.LambdaR\alambdas\"e\n" +
 	"\x13UpdateLambdaRequest\x120\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\"B\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaB\x04\xd0\xf3\x18\x01R\x06lambda\x12\x1c\n" +
+	"\x06fields\x18\x02 \x03(\tB\x04\xf0\xf3\x18 R\x06fields\"B\n" +
 	"\x14UpdateLambdaResponse\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"a\n" +
 	"\x13DeleteLambdaRequest\x12\x12\n" +

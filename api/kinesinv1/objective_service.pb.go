@@ -289,7 +289,7 @@ type SetObjectiveRequest struct {
 	Objective float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"` // percentage of tasks that start in time, above 0 and below 100
 	// over which time that holds, in whole hours, 1h to 90 days; 0: 30 days
 	Window        int64  `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
-	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
+	ManagedBy     string `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

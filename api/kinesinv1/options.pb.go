@@ -160,6 +160,14 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51008,opt,name=always",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51009,
+		Name:          "kinesin.v1.fixed",
+		Tag:           "varint,51009,opt,name=fixed",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -182,6 +190,8 @@ var (
 	E_Values = &file_kinesin_v1_options_proto_extTypes[7] // the words that it may be in a request, with spaces between them
 	// optional bool always = 51008;
 	E_Always = &file_kinesin_v1_options_proto_extTypes[8] // in JSON it is there also if it is not set
+	// optional bool fixed = 51009;
+	E_Fixed = &file_kinesin_v1_options_proto_extTypes[9] // of a request that changes: says what is changed, or cannot change; no mask has it
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -209,7 +219,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\x06signed\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\x06signed:1\n" +
 	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03max:7\n" +
 	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18\xbf\x8e\x03 \x01(\tR\x06values:7\n" +
-	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18\xc0\x8e\x03 \x01(\bR\x06alwaysB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18\xc0\x8e\x03 \x01(\bR\x06always:5\n" +
+	"\x05fixed\x12\x1d.google.protobuf.FieldOptions\x18\xc1\x8e\x03 \x01(\bR\x05fixedB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -238,11 +249,12 @@ var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1,  // 6: kinesin.v1.max:extendee -> google.protobuf.FieldOptions
 	1,  // 7: kinesin.v1.values:extendee -> google.protobuf.FieldOptions
 	1,  // 8: kinesin.v1.always:extendee -> google.protobuf.FieldOptions
-	0,  // 9: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	9,  // [9:10] is the sub-list for extension type_name
-	0,  // [0:9] is the sub-list for extension extendee
+	1,  // 9: kinesin.v1.fixed:extendee -> google.protobuf.FieldOptions
+	0,  // 10: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	10, // [10:11] is the sub-list for extension type_name
+	0,  // [0:10] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
 }
 
@@ -258,7 +270,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 9,
+			NumExtensions: 10,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

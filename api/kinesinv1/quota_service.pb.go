@@ -155,18 +155,21 @@ func (x *Quota) GetRegistered() bool {
 	return false
 }
 
-// SetQuotaRequest sets the limits that it has. Fields that are absent stay as they are.
+// SetQuotaRequest sets the limits that its mask names.
 type SetQuotaRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks it bounds
-	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`                      // whose starts are bounded; empty: those of all priorities together
-	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`                      // who is bounded in what it schedules, by admit; empty: all identities together
-	Rate          *float64               `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`                      // starts per second; absent: no change; 0: no limit
-	Burst         *uint32                `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`                     // starts at once after a pause; 0: what the rate gives in 100 ms
-	Admit         *float64               `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`                    // tasks per second that may be scheduled; 0: no limit
-	Concurrency   *uint32                `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`         // tasks that run at once, those that wait in a queue for a worker included; 0: no limit
-	Recovery      *uint32                `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`               // tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit
-	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Lambda      string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`                          // whose tasks it bounds
+	Priority    string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`                      // whose starts are bounded; empty: those of all priorities together
+	Identity    string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`                      // who is bounded in what it schedules, by admit; empty: all identities together
+	Rate        float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`                            // starts per second; 0: no limit
+	Burst       uint32                 `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`                           // starts at once after a pause; 0: what the rate gives in 100 ms
+	Admit       float64                `protobuf:"fixed64,6,opt,name=admit,proto3" json:"admit,omitempty"`                          // tasks per second that may be scheduled; 0: no limit
+	Concurrency uint32                 `protobuf:"varint,7,opt,name=concurrency,proto3" json:"concurrency,omitempty"`               // tasks that run at once, those that wait in a queue for a worker included; 0: no limit
+	Recovery    uint32                 `protobuf:"varint,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                     // tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit
+	ManagedBy   string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	// Names of the fields to change. A field that is named and not set gets its default; one that is not named stays as
+	// it is, and may not be set.
+	Fields        []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,36 +226,36 @@ func (x *SetQuotaRequest) GetIdentity() string {
 }
 
 func (x *SetQuotaRequest) GetRate() float64 {
-	if x != nil && x.Rate != nil {
-		return *x.Rate
+	if x != nil {
+		return x.Rate
 	}
 	return 0
 }
 
 func (x *SetQuotaRequest) GetBurst() uint32 {
-	if x != nil && x.Burst != nil {
-		return *x.Burst
+	if x != nil {
+		return x.Burst
 	}
 	return 0
 }
 
 func (x *SetQuotaRequest) GetAdmit() float64 {
-	if x != nil && x.Admit != nil {
-		return *x.Admit
+	if x != nil {
+		return x.Admit
 	}
 	return 0
 }
 
 func (x *SetQuotaRequest) GetConcurrency() uint32 {
-	if x != nil && x.Concurrency != nil {
-		return *x.Concurrency
+	if x != nil {
+		return x.Concurrency
 	}
 	return 0
 }
 
 func (x *SetQuotaRequest) GetRecovery() uint32 {
-	if x != nil && x.Recovery != nil {
-		return *x.Recovery
+	if x != nil {
+		return x.Recovery
 	}
 	return 0
 }
@@ -262,6 +265,13 @@ func (x *SetQuotaRequest) GetManagedBy() string {
 		return x.ManagedBy
 	}
 	return ""
+}
+
+func (x *SetQuotaRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
 }
 
 type SetQuotaResponse struct {
@@ -419,23 +429,19 @@ const file_kinesin_v1_quota_service_proto_rawDesc = "" +
 	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1f\n" +
 	"\n" +
 	"registered\x18\xf1\x01 \x01(\bR\n" +
-	"registered\"\xd2\x02\n" +
-	"\x0fSetQuotaRequest\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
-	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x1a\n" +
-	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x17\n" +
-	"\x04rate\x18\x04 \x01(\x01H\x00R\x04rate\x88\x01\x01\x12\x19\n" +
-	"\x05burst\x18\x05 \x01(\rH\x01R\x05burst\x88\x01\x01\x12\x19\n" +
-	"\x05admit\x18\x06 \x01(\x01H\x02R\x05admit\x88\x01\x01\x12%\n" +
-	"\vconcurrency\x18\a \x01(\rH\x03R\vconcurrency\x88\x01\x01\x12\x1f\n" +
-	"\brecovery\x18\b \x01(\rH\x04R\brecovery\x88\x01\x01\x12\x1e\n" +
+	"registered\"\xaf\x02\n" +
+	"\x0fSetQuotaRequest\x12\x1c\n" +
+	"\x06lambda\x18\x01 \x01(\tB\x04\x88\xf4\x18\x01R\x06lambda\x12 \n" +
+	"\bpriority\x18\x02 \x01(\tB\x04\x88\xf4\x18\x01R\bpriority\x12 \n" +
+	"\bidentity\x18\x03 \x01(\tB\x04\x88\xf4\x18\x01R\bidentity\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05burst\x18\x05 \x01(\rR\x05burst\x12\x14\n" +
+	"\x05admit\x18\x06 \x01(\x01R\x05admit\x12 \n" +
+	"\vconcurrency\x18\a \x01(\rR\vconcurrency\x12\x1a\n" +
+	"\brecovery\x18\b \x01(\rR\brecovery\x12\x1e\n" +
 	"\n" +
-	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedByB\a\n" +
-	"\x05_rateB\b\n" +
-	"\x06_burstB\b\n" +
-	"\x06_admitB\x0e\n" +
-	"\f_concurrencyB\v\n" +
-	"\t_recovery\";\n" +
+	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1c\n" +
+	"\x06fields\x18\t \x03(\tB\x04\xf0\xf3\x18 R\x06fields\";\n" +
 	"\x10SetQuotaResponse\x12'\n" +
 	"\x05quota\x18\x01 \x01(\v2\x11.kinesin.v1.QuotaR\x05quota\"*\n" +
 	"\x10GetQuotasRequest\x12\x16\n" +
@@ -486,7 +492,6 @@ func file_kinesin_v1_quota_service_proto_init() {
 		return
 	}
 	file_kinesin_v1_options_proto_init()
-	file_kinesin_v1_quota_service_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -368,28 +368,31 @@ func (x *RescheduleRequest) GetIfSeq() uint64 {
 	return 0
 }
 
-// TaskUpdate says what to change in a task. A field that is not set does not change.
+// TaskUpdate says what to change in a task.
 type TaskUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                     // public id of the task
 	Key   *TaskKey               `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                   // instead of id
 	IfSeq uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // only if the task is at this seq; 0: at any
-	// what the handler gets; absent: no change
+	// what the handler gets
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
-	// so many failures, and the task is dead; 0: no change
+	// so many failures, and the task is dead; 0: those of the lambda
 	MaxAttempts uint32 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// of one attempt; 0: no change
+	// of one attempt; 0: that of the lambda
 	Timeout int64 `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// the shortest pause between attempts; set both or none; 0: no change
+	// the shortest pause between attempts; set both or none; 0: that of the lambda
 	BackoffMin int64 `protobuf:"varint,7,opt,name=backoff_min,json=backoffMin,proto3" json:"backoff_min,omitempty"`
-	// the longest pause between attempts; 0: no change
+	// the longest pause between attempts; 0: that of the lambda
 	BackoffMax  int64  `protobuf:"varint,8,opt,name=backoff_max,json=backoffMax,proto3" json:"backoff_max,omitempty"`
-	StartBefore int64  `protobuf:"varint,9,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired
+	StartBefore int64  `protobuf:"varint,9,opt,name=start_before,json=startBefore,proto3" json:"start_before,omitempty"` // a task that did not start before then ends as expired; 0: as its lambda says
 	Blob        *Blob  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`                                  // instead of payload
-	Priority    string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                          // one of the lambda's
-	// When to start, as in RescheduleRequest; neither: the time does not change.
-	Due           int64 `protobuf:"varint,12,opt,name=due,proto3" json:"due,omitempty"`
-	Delay         int64 `protobuf:"varint,13,opt,name=delay,proto3" json:"delay,omitempty"` // when to start, from now; instead of due
+	Priority    string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`                          // one of the lambda's; empty: the default one
+	// When to start, as in RescheduleRequest.
+	Due   int64  `protobuf:"varint,12,opt,name=due,proto3" json:"due,omitempty"`
+	Delay *int64 `protobuf:"varint,13,opt,name=delay,proto3,oneof" json:"delay,omitempty"` // when to start, from now; instead of due
+	// Names of the fields to change. A field that is named and not set gets its default; one that is not named stays as
+	// it is, and may not be set.
+	Fields        []string `protobuf:"bytes,14,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,10 +512,17 @@ func (x *TaskUpdate) GetDue() int64 {
 }
 
 func (x *TaskUpdate) GetDelay() int64 {
-	if x != nil {
-		return x.Delay
+	if x != nil && x.Delay != nil {
+		return *x.Delay
 	}
 	return 0
+}
+
+func (x *TaskUpdate) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
 }
 
 type UpdateRequest struct {
@@ -1736,15 +1746,15 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyB\x05\xf0\xf3\x18\xe8\aR\x04keys\x12\x16\n" +
 	"\x03due\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
 	"\x05delay\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1b\n" +
-	"\x06if_seq\x18\x05 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\"\xcb\x03\n" +
+	"\x06if_seq\x18\x05 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\"\xfe\x03\n" +
 	"\n" +
-	"TaskUpdate\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
-	"\x03key\x18\x02 \x01(\v2\x13.kinesin.v1.TaskKeyR\x03key\x12\x1b\n" +
-	"\x06if_seq\x18\x03 \x01(\x04B\x04\xe0\xf3\x18\x01R\x05ifSeq\x12#\n" +
-	"\apayload\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x05H\x00R\apayload\x88\x01\x01\x12'\n" +
-	"\fmax_attempts\x18\x05 \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12\"\n" +
-	"\atimeout\x18\x06 \x01(\x03B\b\xc0\xf3\x18\x02\xe0\xf3\x18\x01R\atimeout\x12%\n" +
+	"TaskUpdate\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\tB\x04\x88\xf4\x18\x01R\x02id\x12+\n" +
+	"\x03key\x18\x02 \x01(\v2\x13.kinesin.v1.TaskKeyB\x04\x88\xf4\x18\x01R\x03key\x12\x1f\n" +
+	"\x06if_seq\x18\x03 \x01(\x04B\b\xe0\xf3\x18\x01\x88\xf4\x18\x01R\x05ifSeq\x12#\n" +
+	"\apayload\x18\x04 \x01(\fB\x04\xc0\xf3\x18\x05H\x00R\apayload\x88\x01\x01\x12!\n" +
+	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x1e\n" +
+	"\atimeout\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12%\n" +
 	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
 	"backoffMin\x12%\n" +
 	"\vbackoff_max\x18\b \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
@@ -1753,10 +1763,12 @@ const file_kinesin_v1_task_service_proto_rawDesc = "" +
 	"\x04blob\x18\n" +
 	" \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1a\n" +
 	"\bpriority\x18\v \x01(\tR\bpriority\x12\x16\n" +
-	"\x03due\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1a\n" +
-	"\x05delay\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delayB\n" +
+	"\x03due\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1f\n" +
+	"\x05delay\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02H\x01R\x05delay\x88\x01\x01\x12\x1c\n" +
+	"\x06fields\x18\x0e \x03(\tB\x04\xf0\xf3\x18 R\x06fieldsB\n" +
 	"\n" +
-	"\b_payload\"H\n" +
+	"\b_payloadB\b\n" +
+	"\x06_delay\"H\n" +
 	"\rUpdateRequest\x127\n" +
 	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateB\x05\xf0\xf3\x18\xe8\aR\aupdates\"\x88\x02\n" +
 	"\x0eRedriveRequest\x12\x17\n" +

@@ -511,7 +511,7 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 				if i < 2 {
 					response, err = f.Reschedule(f.Ctx, &kinesinv1.RescheduleRequest{Ids: []string{f.PublicID(&r)}, Due: elsewhere})
 				} else {
-					response, err = f.Update(f.Ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: f.PublicID(&r), Payload: []byte("other")}}})
+					response, err = f.Update(f.Ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: f.PublicID(&r), Payload: []byte("other"), Fields: []string{"payload"}}}})
 				}
 				if err != nil || response.Results[0].Problem != nil {
 					t.Error(response, err)

@@ -72,7 +72,7 @@ func mayTake(c *crons.Cron, l *catalog.Entry) error {
 	case l == nil || c.Ref != l.Ref:
 		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it exists, of lambda %s or of an earlier one of that name: choose another name, or delete it (kinesin cron delete %s)", c.Lambda, c.Name)
 	case c.ManagedBy != "":
-		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it is managed by set %s: take it out of that file, and then of its set with kinesin cron set %s --managed-by none", c.ManagedBy, c.Name)
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it is managed by set %s: take it out of that file, and then of its set with kinesin cron set %s --reset managed_by", c.ManagedBy, c.Name)
 	}
 	return nil
 }

@@ -43,19 +43,19 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 			return nil, noCron(asked.Name)
 		case isNew:
 			c = s.newCron(asked.Name, spec, l, access.From(ctx).Name)
-			c.ManagedBy = managedBy(c, asked)
+			c.ManagedBy = asked.ManagedBy
 			if s.Traced != nil {
 				c.Traceparent = s.Traced(ctx)
 			}
 		case err != nil:
 			return nil, err
-		case isSame(c, spec, l) && c.ManagedBy == managedBy(c, asked): // also a call that is made again
+		case isSame(c, spec, l) && c.ManagedBy == asked.ManagedBy: // also a call that is made again
 			return s.answer(c, true)
 		case s.isRegistered(c):
 			return nil, registered(c)
 		case isSame(c, spec, l) && asked.Version == c.Version:
 			// Nothing else fires, so that there is no first occurrence to put.
-			c.ManagedBy = managedBy(c, asked)
+			c.ManagedBy = asked.ManagedBy
 			if r.DryRun {
 				return s.answer(c, false)
 			}
@@ -106,7 +106,7 @@ func differing(c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec) string {
 			names = append(names, strings.TrimSuffix(name, "_ms"))
 		}
 	}
-	if c.ManagedBy != managedBy(c, asked) {
+	if c.ManagedBy != asked.ManagedBy {
 		names = append(names, "managed_by")
 	}
 	return strings.Join(names, ", ")
@@ -118,20 +118,6 @@ func settingsOf(s *crons.Spec) map[string]json.RawMessage {
 		_ = json.Unmarshal(data, &settings) // it is an object
 	}
 	return settings
-}
-
-// nobody is the ManagedBy of a request that takes a cron out of its set.
-const nobody = "none"
-
-// managedBy returns the set of which a cron is after a request.
-func managedBy(c *crons.Cron, asked *kinesinv1.Cron) string {
-	switch asked.ManagedBy {
-	case "":
-		return c.ManagedBy
-	case nobody:
-		return ""
-	}
-	return asked.ManagedBy
 }
 
 // change gives a cron other settings.
@@ -152,7 +138,7 @@ func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cr
 	if err := c.Change(*spec, now); err != nil {
 		return err
 	}
-	c.ManagedBy = managedBy(c, asked)
+	c.ManagedBy = asked.ManagedBy
 	c.Updated, c.UpdatedBy = now, access.From(ctx).Name
 	return nil
 }

@@ -227,7 +227,7 @@ func TestLambdasAreKnownEverywhereAtOnce(t *testing.T) {
 		if _, err := other.Schedule(r.ctx, sdk.Item{Lambda: "post"}); err != nil {
 			t.Error(err)
 		}
-		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", MaxAttempts: 3}); err != nil {
+		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", MaxAttempts: 3}, admin.LambdaUpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if l, err := admin.New(other).Lambdas.Get(r.ctx, "mail"); err != nil || l.MaxAttempts != 3 {

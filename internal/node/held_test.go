@@ -47,7 +47,7 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 		if _, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "gated", Reason: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "paced", Concurrency: 4}); err != nil {
+		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "paced", Concurrency: 4}, admin.QuotaSetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.work(r.nodes[0], "retried", func(context.Context, *sdk.Task[[]byte]) error { return errors.New("down") }, sdk.Slots(tasks))

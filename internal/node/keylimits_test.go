@@ -221,8 +221,8 @@ func TestLimitsOfKeysAreSetWhileTasksRun(t *testing.T) {
 		r.lambda(admin.Lambda{Name: "mail"})
 		a := newKeysAtOnce()
 		r.work(r.nodes[0], "mail", a.lasting(time.Second), sdk.Slots(20))
-		limit := func(atOnce int) {
-			if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", LimitKeyConcurrency: atOnce}); err != nil {
+		limit := func(atOnce int, reset ...string) {
+			if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", LimitKeyConcurrency: atOnce}, admin.LambdaUpdateOptions{Reset: reset}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * time.Second)
@@ -242,7 +242,7 @@ func TestLimitsOfKeysAreSetWhileTasksRun(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		a.wantAtOnce(t, 1, 2)
-		limit(-1)
+		limit(0, "limit_key_concurrency")
 		time.Sleep(5 * time.Second)
 		if n := a.mostOf("big"); n != 20 {
 			t.Errorf("%d ran at once after the limit was taken away, want all 20 slots", n)
@@ -255,8 +255,8 @@ func TestLimitsOfKeysAreSetWhileTasksRun(t *testing.T) {
 func TestAKeyWithFreeSlotsIsNotWhatATaskWaitsFor(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail", LimitKeyConcurrency: 3})
-		concurrency := func(n int) {
-			if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: n}); err != nil {
+		concurrency := func(n int, reset ...string) {
+			if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: n}, admin.QuotaSetOptions{Reset: reset}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)
@@ -282,7 +282,7 @@ func TestAKeyWithFreeSlotsIsNotWhatATaskWaitsFor(t *testing.T) {
 		}
 		last := r.schedule(sdk.Item{Lambda: "mail", LimitKey: "acme"})
 		wants(last, "quota", "")
-		concurrency(-1)
+		concurrency(0, "concurrency")
 		wants(last, "key", "key acme: 3 of 3 run")
 		close(stays)
 		r.settled(time.Minute)

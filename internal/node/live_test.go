@@ -53,7 +53,7 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 				if s := r.live(true); len(s.HeldBy) != 0 || s.Workers != 0 || s.Due != 0 || len(s.Priorities) != 3 || s.Priorities[0].Queued != 0 {
 					t.Errorf("of a new lambda: %+v", s)
 				}
-				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: rate}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: rate}, admin.QuotaSetOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)
@@ -91,7 +91,7 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 				if _, err := r.admin().Gates.Resume(r.ctx, gate.ID, admin.GateResumeOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Admit: 1, Rate: -1}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Admit: 1}, admin.QuotaSetOptions{Reset: []string{"rate"}}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)

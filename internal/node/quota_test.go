@@ -69,7 +69,7 @@ func TestNodesKeepAQuotaTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
 				r.lambda(admin.Lambda{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: perSecond}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: perSecond}, admin.QuotaSetOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)

@@ -15,10 +15,10 @@ func TestTheSameRegistrationInANewerFormat(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		const crons, objective = `"crons":{"often":{"schedule":"@every 90s"}}`, `"objective":99`
 		r.put(`{"format":1,"max_attempts":3,"timeout_us":60000000,"quotas":{"rate":100,"by_priority":{"low":{"rate":20}}},` + crons + `,"objective":{"within_us":5000000,` + objective + `}}`)
-		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: 50}); err != nil {
+		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: 50}, admin.QuotaSetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", MaxAttempts: 9}); err != nil {
+		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", MaxAttempts: 9}, admin.LambdaUpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(15 * time.Second)

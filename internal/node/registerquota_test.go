@@ -42,10 +42,10 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		set := func(q admin.Quota) {
+		set := func(q admin.Quota, reset ...string) {
 			t.Helper()
 			q.Lambda = "mail"
-			if _, err := r.admin().Quotas.Set(r.ctx, q); err != nil {
+			if _, err := r.admin().Quotas.Set(r.ctx, q, admin.QuotaSetOptions{Reset: reset}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(15 * time.Second)
@@ -74,10 +74,10 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 		}
 		set(admin.Quota{Rate: 50})
 		wants("changed by a call", " 50 0 0 0 anonymous", high, low, crm)
-		set(admin.Quota{Rate: -1})
-		set(admin.Quota{Priority: "low", Rate: -1})
-		set(admin.Quota{Priority: "high", Concurrency: -1})
-		set(admin.Quota{Identity: "crm", Admit: -1})
+		set(admin.Quota{}, "rate")
+		set(admin.Quota{Priority: "low"}, "rate")
+		set(admin.Quota{Priority: "high"}, "concurrency")
+		set(admin.Quota{Identity: "crm"}, "admit")
 		wants("taken away by calls")
 		put(`{"format":2,"quotas":[{"rate":100}],"max_attempts":5}`)
 		wants("another registration", " 100 0 0 0 (registration)")

@@ -80,7 +80,7 @@ func TestShardsGrowUnderLoad(t *testing.T) {
 		for i := 0; time.Since(began) < 15*time.Minute; i++ {
 			switch i {
 			case 300, 900: // 1 and 3 minutes: the second one before the first is in force
-				l, err := admin.New(clients[0]).Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: i / 75})
+				l, err := admin.New(clients[0]).Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: i / 75}, admin.LambdaUpdateOptions{})
 				if err != nil || l.Shards != i/75 || !l.ShardsFrom.After(time.Now()) {
 					t.Fatalf("%+v, %v", l, err)
 				}
@@ -135,7 +135,7 @@ func TestAProcessThatStoodStillPlacesNothingByAnOldCount(t *testing.T) {
 		r.work(r.nodes[0], "mail", quick, sdk.Slots(20))
 		slow.set(catalog.GrownAfter + 30*time.Second)
 		time.Sleep(5 * time.Second)
-		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: 16}); err != nil {
+		if _, err := r.admin().Lambdas.Update(r.ctx, admin.Lambda{Name: "mail", Shards: 16}, admin.LambdaUpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(catalog.GrownAfter + time.Second)

@@ -93,7 +93,7 @@ func TestNoMoreThanTheQuotaRunAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
 				r.lambda(admin.Lambda{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+				if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}, admin.QuotaSetOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -121,7 +121,7 @@ func inLimitedCrew(t *testing.T, concurrency int, change func(c *crew)) {
 	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, hosts []*host) {
 		c := &crew{rig: r, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: []*process{r.nodes[0]}}
 		r.lambda(admin.Lambda{Name: "mail", Shards: 3, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Concurrency: concurrency}, admin.QuotaSetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

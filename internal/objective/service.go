@@ -32,15 +32,17 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSet(r.GetManagedBy()); err != nil {
-		return nil, err
+	if r.GetManagedBy() != "" {
+		if err := task.CheckName("managed by", r.GetManagedBy()); err != nil {
+			return nil, err
+		}
 	}
 	o := s.objectiveOf(l, r, access.From(ctx).Name)
 	if err := o.Validate(); err != nil {
 		return nil, refusal.Invalid("%v", err)
 	}
 	for range casTriesMax {
-		if err = s.set(ctx, l, o, r.GetManagedBy()); !errors.Is(err, store.ErrConflict) {
+		if err = s.set(ctx, l, o); !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
@@ -58,7 +60,7 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 func (s *Service) objectiveOf(l *catalog.Entry, r *kinesinv1.SetObjectiveRequest, by string) *Objective {
 	o := &Objective{
 		Within: task.Micros(r.GetWithin()), Percent: r.GetObjective(), Window: cmp.Or(task.Micros(r.GetWindow()), WindowDefault),
-		Updated: s.Keeper.clock.Now(), UpdatedBy: by,
+		Updated: s.Keeper.clock.Now(), UpdatedBy: by, ManagedBy: r.GetManagedBy(),
 	}
 	if l != nil {
 		o.Lambda, o.Ref = l.Name, l.Ref
@@ -67,7 +69,7 @@ func (s *Service) objectiveOf(l *catalog.Entry, r *kinesinv1.SetObjectiveRequest
 }
 
 // set stores an objective that a call wants.
-func (s *Service) set(ctx context.Context, l *catalog.Entry, o *Objective, managedBy string) error {
+func (s *Service) set(ctx context.Context, l *catalog.Entry, o *Objective) error {
 	have, err := s.read(ctx, l)
 	if err != nil {
 		return err
@@ -75,25 +77,8 @@ func (s *Service) set(ctx context.Context, l *catalog.Entry, o *Objective, manag
 	if have.isRegisteredOf(l) {
 		return registered(l.Name)
 	}
-	switch o.ManagedBy = have.ManagedBy; managedBy {
-	case "":
-	case nobody:
-		o.ManagedBy = ""
-	default:
-		o.ManagedBy = managedBy
-	}
 	o.Version = have.Version
 	return s.put(ctx, o)
-}
-
-// nobody is the ManagedBy of a request that takes an objective out of its set.
-const nobody = "none"
-
-func checkSet(name string) error {
-	if name == "" {
-		return nil
-	}
-	return task.CheckName("managed by", name)
 }
 
 // read reads the objective of a lambda; one of nothing if it has none, or the row is of an earlier lambda of

@@ -84,7 +84,7 @@ func (l *Limit) Validate() error {
 		rate float64
 	}{{"rate", l.Rate}, {"admit", l.Admit}} {
 		if r.rate != 0 && !(r.rate >= RateMin && r.rate <= RateMax) || math.IsNaN(r.rate) {
-			errs = append(errs, fmt.Errorf("%w %s %v: want %v to %d tasks per second, or 0 for no limit", task.ErrInvalid, r.name, r.rate, RateMin, RateMax))
+			errs = append(errs, fmt.Errorf("%w %s %v: want %v to %d tasks per second", task.ErrInvalid, r.name, r.rate, RateMin, RateMax))
 		}
 	}
 	if l.Burst > BurstMax {
@@ -94,7 +94,7 @@ func (l *Limit) Validate() error {
 		errs = append(errs, fmt.Errorf("%w burst %d: there is no rate; give both", task.ErrInvalid, l.Burst))
 	}
 	if l.Concurrency > ConcurrencyMax {
-		errs = append(errs, fmt.Errorf("%w concurrency %d: want 1 to %d tasks that run at once, or 0 for no limit", task.ErrInvalid, l.Concurrency, ConcurrencyMax))
+		errs = append(errs, fmt.Errorf("%w concurrency %d: want 1 to %d tasks that run at once", task.ErrInvalid, l.Concurrency, ConcurrencyMax))
 	}
 	if l.Identity != "" && l.Concurrency != 0 {
 		errs = append(errs, fmt.Errorf("%w quota: concurrency is per lambda and priority, not per identity; leave the identity out", task.ErrInvalid))
@@ -106,7 +106,7 @@ func (l *Limit) Validate() error {
 		errs = append(errs, fmt.Errorf("%w quota: rate is per lambda and priority, not per identity; leave the identity out", task.ErrInvalid))
 	}
 	if l.Recovery > RateMax {
-		errs = append(errs, fmt.Errorf("%w recovery %d: want 1 to %d tasks per second, or 0 for no limit", task.ErrInvalid, l.Recovery, RateMax))
+		errs = append(errs, fmt.Errorf("%w recovery %d: want 1 to %d tasks per second", task.ErrInvalid, l.Recovery, RateMax))
 	}
 	if l.Recovery > 0 && (l.Priority != "" || l.Identity != "") {
 		errs = append(errs, fmt.Errorf("%w quota: recovery is per lambda, not per priority or identity; leave these out", task.ErrInvalid))

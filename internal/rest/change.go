@@ -39,21 +39,18 @@ func patchTask(c *call, r *kinesinv1.TaskUpdate) (int, *kinesinv1.ChangeResult, 
 	if err != nil {
 		return 0, nil, err
 	}
-	updates := slices.ContainsFunc(c.given, func(name string) bool { return name != "due" && name != "delay" && name != "if_seq" })
-	moves := slices.Contains(c.given, "due") || slices.Contains(c.given, "delay")
+	updates := slices.ContainsFunc(r.GetFields(), func(name string) bool { return name != "due" && name != "delay" })
 	ids, keys := c.target()
 	switch {
-	case moves && !updates:
+	case len(r.GetFields()) == 0:
+		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
+	case !updates:
 		status, t, err := onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
 			Ids: ids, Keys: keys, Due: r.GetDue(), Delay: r.GetDelay(), IfSeq: seq,
 		}))
 		return noted(r.GetDue(), status, t, err)
-	case !updates:
-		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
 	}
-	if r.IfSeq = seq; slices.Contains(c.given, "delay") && r.GetDelay() == 0 {
-		r.Delay = 1 // now
-	}
+	r.IfSeq = seq
 	if len(ids) > 0 {
 		r.Id = ids[0]
 	} else {

@@ -61,7 +61,7 @@ func lambdaRoutes(s Services) []route {
 		plain("GET", "/v1/lambdas", "listLambdas", "List lambdas", s.Lambdas.ListLambdas),
 		part("POST", "/v1/lambdas", "createLambda", "Create a lambda", s.Lambdas.CreateLambda, (*kinesinv1.CreateLambdaResponse).GetLambda, creates, conflict, full),
 		part("GET", path, "getLambda", "Read a lambda", get, (*kinesinv1.GetLambdaResponse).GetLambda, notFound),
-		op("PATCH", path, "updateLambda", "Change the settings of a lambda", updateLambda, without("mode", "priorities"), notFound, conflict),
+		part("PATCH", path, "updateLambda", "Change the settings of a lambda", s.Lambdas.UpdateLambda, (*kinesinv1.UpdateLambdaResponse).GetLambda, without("mode", "priorities"), notFound, conflict),
 		plain("DELETE", path, "deleteLambda", "Delete a lambda", remove, without("goes_on"), success(http.StatusOK, http.StatusAccepted), notFound, conflict),
 	}
 }

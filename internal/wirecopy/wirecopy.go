@@ -6,7 +6,7 @@
 //	int64 in microseconds      time.Time (0: zero, in UTC), time.Duration
 //	integers                   integers of any size
 //	string                     any type of strings
-//	optional integers          integers; absent is -1, and to the wire 0 is absent and below 0 is 0
+//	optional integers          integers; absent is -1, and to the wire 0 is absent
 //	a message                  a struct, or a pointer to one; absent is the zero struct
 //	lists and maps             lists and maps of these
 //
@@ -161,9 +161,6 @@ func copyPointer(to, from reflect.Value) {
 		return
 	}
 	to.Set(reflect.New(to.Type().Elem()))
-	if from.CanInt() && from.Int() < 0 || from.CanFloat() && from.Float() < 0 {
-		return
-	}
 	copyTo(to.Elem(), from)
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -46,7 +47,7 @@ type calls struct{ sdkconfig.Calls }
 // settable returns a message without the fields that the server alone sets.
 func settable[M proto.Message](m M) M {
 	m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if readOnly, _ := proto.GetExtension(d.Options(), kinesinv1.E_ReadOnly).(bool); readOnly {
+		if api.Says(d, kinesinv1.E_ReadOnly) {
 			m.ProtoReflect().Clear(d)
 		}
 		return true

@@ -41,10 +41,8 @@ type Cron struct {
 	// Payload is that of each occurrence, at most 64 KiB. "{{nominal}}" in it becomes the nominal time in RFC
 	// 3339. It is not set in lists, nor for who may not read payloads. A payload codec cannot encode it,
 	// because the server makes the tasks.
-	Payload []byte
-	// ManagedBy names the declared set that it is of (kinesin apply). In Crons.Update an empty one means no
-	// change of it, and "none" that it is of none.
-	ManagedBy string
+	Payload   []byte
+	ManagedBy string // name of the declared set that it is of (kinesin apply); empty: none
 
 	// The fields below are read only, but for Version in Crons.Update.
 

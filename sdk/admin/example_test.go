@@ -31,3 +31,16 @@ func Example() {
 	// ended <nil>
 	// true
 }
+
+// An update changes the fields that are not zero, and resets those that are named.
+func ExampleLambdas_Update() {
+	k := sdktest.Open()
+	defer k.Close()
+	ctx, client := context.Background(), k.Client()
+	k.Lambda("send-reminder")
+
+	changed, err := admin.New(client).Lambdas.Update(ctx, admin.Lambda{Name: "send-reminder", MaxAttempts: 3},
+		admin.LambdaUpdateOptions{Reset: []string{"priority_weights", "breaker"}})
+	fmt.Println(changed.MaxAttempts, err)
+	// Output: 3 <nil>
+}

@@ -37,7 +37,7 @@ func TestFields(t *testing.T) {
 		fields[Gate, kinesinv1.Gate](nil),
 		fields[GateResumeOptions, kinesinv1.ResumeGateRequest](requestOf("Id")),
 		fields[Quota, kinesinv1.Quota](nil),
-		fields[Quota, kinesinv1.SetQuotaRequest](map[string]string{"Updated": readOnly, "UpdatedBy": readOnly, "Registered": readOnly}),
+		fields[Quota, kinesinv1.SetQuotaRequest](map[string]string{"Updated": readOnly, "UpdatedBy": readOnly, "Registered": readOnly, "Fields": "the mask"}),
 		fields[Objective, kinesinv1.Objective](map[string]string{"Objective": byHand, "Percent": byHand}),
 		fields[Objective, kinesinv1.SetObjectiveRequest](map[string]string{"Objective": byHand, "Percent": byHand, "Updated": readOnly, "UpdatedBy": readOnly, "Registered": readOnly}),
 		fields[ObjectiveStatus, kinesinv1.ObjectiveStatus](map[string]string{

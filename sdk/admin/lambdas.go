@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,14 +30,14 @@ const (
 )
 
 // Lambda holds a lambda's settings. A zero field means the server's default when a lambda is created, and
-// "no change" when it is updated.
+// "no change" when it is updated, where LambdaUpdateOptions.Reset names what gets its default again.
 type Lambda struct {
 	Name       string
 	Mode       Mode     // empty: ModeManaged; cannot change
 	Priorities []string // highest first; cannot change
 	// PriorityWeights say how starts are shared out while tasks of several priorities wait: in proportion to
-	// the weights, each 1 to 1000. A priority that is not named has weight 1. nil is strict, the highest
-	// priority first; so is an empty map, with which an update takes the weights away. Not for ModeDeliver.
+	// the weights, each 1 to 1000. A priority that is not named has weight 1. Empty is strict, the highest
+	// priority first. Not for ModeDeliver.
 	PriorityWeights map[string]int
 	Shards          int           // per priority; can only grow
 	MaxAttempts     int           // this and the next three do not apply to ModeDeliver
@@ -45,7 +46,6 @@ type Lambda struct {
 	BackoffMax      time.Duration
 	Retention       time.Duration // how long ended tasks are kept
 	// KeyRetention is how long a key is held after its task ended in success or delivered; zero: Retention.
-	// An update with a negative value unsets it, as it does StartWithin.
 	KeyRetention time.Duration
 	// PoisonBound is how many attempts in a row may be lost with their workers before a task is dead; zero:
 	// 3. Not for ModeDeliver.
@@ -54,15 +54,13 @@ type Lambda struct {
 	// StartBefore of its own; zero: never. Not for ModeDeliver.
 	StartWithin time.Duration
 	// LimitKeyConcurrency is how many tasks of one limit key run at once, at most 100,000, and LimitKeyRate
-	// how many of them start per second, 0.001 to 1,000,000; zero: any number. An update with a negative
-	// value takes a limit away. Not for ModeDeliver.
+	// how many of them start per second, 0.001 to 1,000,000; zero: any number. Not for ModeDeliver.
 	LimitKeyConcurrency int
 	LimitKeyRate        float64
 	// RetryShare is how many retries may start for each first start, 0.01 to 10, so that a failing downstream
-	// sees no storm; zero: any number. An update with a negative value unsets it. Not for ModeDeliver.
+	// sees no storm; zero: any number. Not for ModeDeliver.
 	RetryShare float64
-	// Breaker pauses the lambda while its tasks fail. An update with negative Failures takes it away. Not for
-	// ModeDeliver.
+	// Breaker pauses the lambda while its tasks fail. An update changes it as a whole. Not for ModeDeliver.
 	Breaker Breaker
 
 	// The fields below are read only.
@@ -93,7 +91,7 @@ type Lambdas struct{ c *calls }
 // Create creates a lambda. duplicate reports that there was one with the same settings. It returns ErrExists if there is
 // one with other settings.
 func (s Lambdas) Create(ctx context.Context, l Lambda) (created Lambda, duplicate bool, err error) {
-	r, err := call(ctx, s.c, "create lambda", s.c.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
+	r, err := call(ctx, s.c, "create lambda", s.c.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: settable(wirecopy.To[kinesinv1.Lambda](&l))})
 	return wirecopy.From[Lambda](r.GetLambda()), r.GetDuplicate(), err
 }
 
@@ -160,10 +158,22 @@ func (s Lambdas) List(ctx context.Context) ([]Lambda, error) {
 	return wirecopy.All[Lambda](r.GetLambdas()), err
 }
 
-// Update changes the settings that are not zero. Shards can only grow; new ones are used a few minutes later
-// (Lambda.ShardsFrom), by new tasks without a key.
-func (s Lambdas) Update(ctx context.Context, l Lambda) (Lambda, error) {
-	r, err := call(ctx, s.c, "update lambda", s.c.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
+// LambdaUpdateOptions are the options of Lambdas.Update.
+type LambdaUpdateOptions struct {
+	// Reset names settings that get their defaults again, as JSON has them: max_attempts, timeout, backoff_min,
+	// backoff_max, retention, key_retention, poison_bound, start_within, priority_weights, limit_key_concurrency,
+	// limit_key_rate, retry_share, breaker.
+	Reset []string
+}
+
+// Update changes the settings that are not zero, and resets those of o.Reset. Shards can only grow; new ones are used a
+// few minutes later (Lambda.ShardsFrom), by new tasks without a key.
+func (s Lambdas) Update(ctx context.Context, l Lambda, o LambdaUpdateOptions) (Lambda, error) {
+	request := &kinesinv1.UpdateLambdaRequest{Lambda: settable(wirecopy.To[kinesinv1.Lambda](&l))}
+	if err := api.SetMask(request, o.Reset...); err != nil {
+		return Lambda{}, fmt.Errorf("update lambda %s: %w", l.Name, err)
+	}
+	r, err := call(ctx, s.c, "update lambda", s.c.Lambdas.UpdateLambda, request)
 	return wirecopy.From[Lambda](r.GetLambda()), err
 }
 
@@ -197,16 +207,4 @@ func (s Lambdas) deleteSome(ctx context.Context, name string, dropTasks, begun b
 		begun = true
 		return response, err
 	}, &kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks, GoesOn: true})
-}
-
-// wire returns the settings as the wire has them: no weights, and no breaker, have forms of their own there.
-func (l *Lambda) wire() *kinesinv1.Lambda {
-	w := settable(wirecopy.To[kinesinv1.Lambda](l))
-	if l.PriorityWeights != nil && len(l.PriorityWeights) == 0 {
-		w.PriorityWeights = map[string]uint32{"": 0}
-	}
-	if l.Breaker.Failures < 0 {
-		w.Breaker.Failures = 0
-	}
-	return w
 }

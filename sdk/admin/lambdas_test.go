@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
 // server is a fake Kinesin behind a real HTTP server. A test sets what it answers.
@@ -32,6 +34,7 @@ type server struct {
 
 	mu      sync.Mutex
 	lambdas map[string]*kinesinv1.Lambda
+	fields  []string // of the last update
 }
 
 func newServer(t *testing.T) *server {
@@ -84,6 +87,7 @@ func (s *server) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*k
 }
 
 func (s *server) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	s.fields = r.Fields
 	return &kinesinv1.UpdateLambdaResponse{Lambda: r.Lambda}, nil
 }
 
@@ -147,8 +151,15 @@ func TestLambdas(t *testing.T) {
 	if all, err := c.Lambdas.List(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("list: %v, %v", all, err)
 	}
-	if l, err := c.Lambdas.Update(t.Context(), admin.Lambda{Name: "send-reminder", MaxAttempts: 9}); err != nil || l.MaxAttempts != 9 {
+	if l, err := c.Lambdas.Update(t.Context(), admin.Lambda{Name: "send-reminder", MaxAttempts: 9}, admin.LambdaUpdateOptions{}); err != nil || l.MaxAttempts != 9 {
 		t.Errorf("update: %+v, %v", l, err)
+	}
+	reset := admin.LambdaUpdateOptions{Reset: []string{"breaker"}}
+	if _, err := c.Lambdas.Update(t.Context(), admin.Lambda{Name: "send-reminder", Timeout: time.Second}, reset); err != nil || !slices.Equal(s.fields, []string{"breaker", "timeout"}) {
+		t.Errorf("update of %v: %v", s.fields, err)
+	}
+	if _, err := c.Lambdas.Update(t.Context(), admin.Lambda{Breaker: admin.Breaker{Failures: 0.5}}, reset); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("a breaker that is set and reset: %v", err)
 	}
 	tries := 0
 	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
@@ -162,6 +173,42 @@ func TestLambdas(t *testing.T) {
 	}
 	if _, err := c.Lambdas.Delete(t.Context(), "send-reminder", admin.LambdaDeleteOptions{}); !errors.Is(err, sdk.ErrUnknownLambda) {
 		t.Errorf("delete again: %v", err)
+	}
+}
+
+// All settings that an update sets stay when it sets others, and get their defaults again by their names.
+func TestSettingsOfALambda(t *testing.T) {
+	t.Parallel()
+	c := sdktest.New(t).Admin()
+	made, _, err := c.Lambdas.Create(t.Context(), admin.Lambda{Name: "mail"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := func(l admin.Lambda, reset ...string) admin.Lambda {
+		t.Helper()
+		l.Name = "mail"
+		got, err := c.Lambdas.Update(t.Context(), l, admin.LambdaUpdateOptions{Reset: reset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Version = made.Version
+		return got
+	}
+	want := made
+	want.MaxAttempts, want.Timeout, want.BackoffMin, want.BackoffMax = 3, time.Minute, 2*time.Second, time.Hour
+	want.Retention, want.KeyRetention, want.PoisonBound, want.StartWithin = 48*time.Hour, time.Hour, 5, time.Minute
+	want.PriorityWeights = map[string]int{"high": 8, "normal": 2, "low": 1}
+	want.LimitKeyConcurrency, want.LimitKeyRate, want.RetryShare, want.Breaker = 3, 0.5, 0.2, admin.Breaker{Failures: 0.5, Window: time.Hour}
+	if got := update(want); !reflect.DeepEqual(got, want) { // as it was read, but for what changes
+		t.Errorf("set: %+v, want %+v", got, want)
+	}
+	want.PoisonBound = 7
+	if got := update(admin.Lambda{PoisonBound: 7}); !reflect.DeepEqual(got, want) {
+		t.Errorf("left: %+v, want %+v", got, want)
+	}
+	names := slices.DeleteFunc(api.Changeable(&kinesinv1.UpdateLambdaRequest{}), func(name string) bool { return name == "shards" })
+	if got := update(admin.Lambda{}, names...); !reflect.DeepEqual(got, made) {
+		t.Errorf("reset: %+v, want %+v", got, made)
 	}
 }
 

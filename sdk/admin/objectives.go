@@ -11,13 +11,11 @@ import (
 // Objective says that a share of a lambda's tasks starts within a time after they are due, over a window that
 // ends now.
 type Objective struct {
-	Lambda  string
-	Within  time.Duration // 1 ms to 24 h
-	Percent float64       // above 0 and below 100
-	Window  time.Duration // whole hours, up to 90 days; zero: 30 days
-	// ManagedBy names the declared set that it is of (kinesin apply). In Objectives.Set an empty one means no
-	// change of it, and "none" that it is of none.
-	ManagedBy string
+	Lambda    string
+	Within    time.Duration // 1 ms to 24 h
+	Percent   float64       // above 0 and below 100
+	Window    time.Duration // whole hours, up to 90 days; zero: 30 days
+	ManagedBy string        // name of the declared set that it is of (kinesin apply); empty: none
 
 	// The fields below are read only.
 

@@ -2,14 +2,16 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
 )
 
 // Quota bounds how many tasks of a lambda start, or may be scheduled, per second, and how many run at once.
-// In Quotas.Set a zero limit means "no change", and a negative one takes it away.
+// In Quotas.Set a zero limit means "no change"; QuotaSetOptions.Reset names those to take away.
 type Quota struct {
 	Lambda   string
 	Priority string  // whose starts Rate bounds; empty: those of all priorities together
@@ -22,9 +24,7 @@ type Quota struct {
 	Concurrency int
 	Recovery    int // tasks per second of a gate that is resumed, or a redrive job, without a pace of its own
 
-	// ManagedBy names the declared set that it is of (kinesin apply). In Quotas.Set an empty one means no
-	// change of it, and "none" that it is of none.
-	ManagedBy string
+	ManagedBy string // name of the declared set that it is of (kinesin apply); empty: none
 
 	// The fields below are read only.
 
@@ -36,9 +36,20 @@ type Quota struct {
 // Quotas has the calls about quotas.
 type Quotas struct{ c *calls }
 
-// Set changes a quota, which holds on all servers two seconds later, and returns it.
-func (s Quotas) Set(ctx context.Context, q Quota) (Quota, error) {
-	r, err := call(ctx, s.c, "set quota", s.c.Quotas.SetQuota, wirecopy.To[kinesinv1.SetQuotaRequest](&q))
+// QuotaSetOptions are the options of Quotas.Set.
+type QuotaSetOptions struct {
+	// Reset names what is taken away, as JSON has it: rate, burst, admit, concurrency, recovery, managed_by.
+	Reset []string
+}
+
+// Set changes what is not zero of a quota, and takes away what o.Reset names. The quota, which it returns, holds on all
+// servers two seconds later.
+func (s Quotas) Set(ctx context.Context, q Quota, o QuotaSetOptions) (Quota, error) {
+	request := wirecopy.To[kinesinv1.SetQuotaRequest](&q)
+	if err := api.SetMask(request, o.Reset...); err != nil {
+		return Quota{}, fmt.Errorf("set quota of %s: %w", q.Lambda, err)
+	}
+	r, err := call(ctx, s.c, "set quota", s.c.Quotas.SetQuota, request)
 	return wirecopy.From[Quota](r.GetQuota()), err
 }
 

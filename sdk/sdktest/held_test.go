@@ -176,7 +176,7 @@ func TestQuotas(t *testing.T) {
 	t.Parallel()
 	t.Run("rate", func(t *testing.T) {
 		h := newHeld(t, 0)
-		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Rate: 1})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Rate: 1}, admin.QuotaSetOptions{})
 		h.must(err)
 		h.Advance(5 * time.Second)
 		h.schedule(5, 0, "")
@@ -185,7 +185,7 @@ func TestQuotas(t *testing.T) {
 	})
 	t.Run("concurrency", func(t *testing.T) {
 		h := newHeld(t, 10*time.Minute)
-		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Concurrency: 2})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "x", Concurrency: 2}, admin.QuotaSetOptions{})
 		h.must(err)
 		h.Advance(time.Minute)
 		h.schedule(6, time.Minute, "")
@@ -197,7 +197,7 @@ func TestQuotas(t *testing.T) {
 	t.Run("deliver", func(t *testing.T) {
 		h := newHeld(t, 0)
 		h.Lambda("d", admin.Lambda{Mode: admin.ModeDeliver})
-		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "d", Rate: 1})
+		_, err := h.Admin().Quotas.Set(h.Context(), admin.Quota{Lambda: "d", Rate: 1}, admin.QuotaSetOptions{})
 		h.must(err)
 		h.Advance(5 * time.Second)
 		for range 5 {

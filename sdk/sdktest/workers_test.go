@@ -317,9 +317,9 @@ func TestPriorityWeightsAreKept(t *testing.T) {
 		}
 	}
 	r.k.Advance(0)
-	update := func(weights map[string]int) {
+	update := func(weights map[string]int, reset ...string) {
 		t.Helper()
-		got, err := r.k.Admin().Lambdas.Update(t.Context(), admin.Lambda{Name: sendMail.Name(), PriorityWeights: weights})
+		got, err := r.k.Admin().Lambdas.Update(t.Context(), admin.Lambda{Name: sendMail.Name(), PriorityWeights: weights}, admin.LambdaUpdateOptions{Reset: reset})
 		if err != nil || len(weights) == 0 && got.PriorityWeights != nil || len(weights) > 0 && got.PriorityWeights["high"] != weights["high"] {
 			t.Fatalf("weights %v, %v", got.PriorityWeights, err)
 		}
@@ -327,7 +327,7 @@ func TestPriorityWeightsAreKept(t *testing.T) {
 	update(map[string]int{"high": 2})
 	r.handle(func(ctx context.Context, _ *sdk.Task[Mail]) error { return r.k.Sleep(ctx, time.Minute) }, sdk.Slots(1))
 	r.k.Advance(11 * time.Minute) // twelve starts
-	update(map[string]int{})
+	update(nil, "priority_weights")
 	r.k.Advance(12 * time.Minute)
 	low := func(from, to int) (n int) {
 		for _, d := range r.sent.all[from:to] {

@@ -148,7 +148,7 @@ func configure(ctx context.Context, client *sdk.Client) error {
 			return fmt.Errorf("set the objective of %s: %w", lambda, err)
 		}
 	}
-	if _, err := admin.New(client).Quotas.Set(ctx, admin.Quota{Lambda: Burning, Rate: 20}); err != nil {
+	if _, err := admin.New(client).Quotas.Set(ctx, admin.Quota{Lambda: Burning, Rate: 20}, admin.QuotaSetOptions{}); err != nil {
 		return fmt.Errorf("set the quota of %s: %w", Burning, err)
 	}
 	if _, err := admin.New(client).Gates.Create(ctx, admin.Gate{Action: admin.GatePause, Lambda: Paused, Reason: "the image service is being moved"}); err != nil {

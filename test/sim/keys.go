@@ -33,7 +33,7 @@ type Brakes struct {
 	Later []Brake `json:",omitempty"`
 }
 
-// Brake sets limits; as for a lambda, 0 changes nothing and a negative number takes a limit away.
+// Brake sets limits: 0 changes nothing, and a negative number takes a limit away.
 type Brake struct {
 	At     time.Duration
 	AtOnce int     // tasks of one limit key
@@ -137,8 +137,18 @@ type faultTime struct {
 
 // info are the settings of a lambda that a brake changes.
 func (b *Brake) info(into admin.Lambda) admin.Lambda {
-	into.LimitKeyConcurrency, into.LimitKeyRate, into.RetryShare = b.AtOnce, b.Rate, b.Share
+	into.LimitKeyConcurrency, into.LimitKeyRate, into.RetryShare = max(b.AtOnce, 0), max(b.Rate, 0), max(b.Share, 0)
 	return into
+}
+
+// resets names the limits to take away.
+func (b *Brake) resets() (names []string) {
+	for name, isTaken := range map[string]bool{"limit_key_concurrency": b.AtOnce < 0, "limit_key_rate": b.Rate < 0, "retry_share": b.Share < 0} {
+		if isTaken {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // openBrakes notes which lambda it is that has limits by key, once it is made with the first ones.
@@ -181,7 +191,7 @@ func (w *world) changeBrakes(c *client) {
 		w.mu.Unlock()
 		for w.ctx.Err() == nil {
 			ctx, stop := context.WithTimeout(w.ctx, callWithin)
-			_, err := admin.New(c.sdk).Lambdas.Update(ctx, one.info(admin.Lambda{Name: lambda}))
+			_, err := admin.New(c.sdk).Lambdas.Update(ctx, one.info(admin.Lambda{Name: lambda}), admin.LambdaUpdateOptions{Reset: one.resets()})
 			stop()
 			w.trace.note("operator", "limits by key %+v: %v", *one, err)
 			if err == nil {

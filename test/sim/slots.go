@@ -45,7 +45,7 @@ func (w *world) openSlots(setup *client) {
 		return
 	}
 	for w.ctx.Err() == nil {
-		_, err := admin.New(setup.sdk).Quotas.Set(w.ctx, admin.Quota{Lambda: lambda, Priority: c.Class, Concurrency: c.Count})
+		_, err := admin.New(setup.sdk).Quotas.Set(w.ctx, admin.Quota{Lambda: lambda, Priority: c.Class, Concurrency: c.Count}, admin.QuotaSetOptions{})
 		s := w.any()
 		if err == nil && s != nil && w.knowSlots(s) {
 			return

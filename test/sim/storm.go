@@ -225,7 +225,7 @@ func (w *world) grow() {
 	ctx, cancel := context.WithTimeout(w.ctx, callWithin)
 	defer cancel()
 	c := w.client(4)
-	if _, err := admin.New(c.sdk).Lambdas.Update(ctx, admin.Lambda{Name: lambda, Shards: w.plan.Shards + 2}); err == nil {
+	if _, err := admin.New(c.sdk).Lambdas.Update(ctx, admin.Lambda{Name: lambda, Shards: w.plan.Shards + 2}, admin.LambdaUpdateOptions{}); err == nil {
 		w.saw(string(GrowShards))
 	}
 }

@@ -156,7 +156,7 @@ func (s *site) fill(t *testing.T) {
 	if _, err := admin.New(s.client).Gates.Create(t.Context(), admin.Gate{Action: admin.GatePause, Lambda: "thumbnail", Reason: "image service is being updated", Until: time.Now().Add(2 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.New(s.client).Quotas.Set(t.Context(), admin.Quota{Lambda: "webhook", Rate: 500}); err != nil {
+	if _, err := admin.New(s.client).Quotas.Set(t.Context(), admin.Quota{Lambda: "webhook", Rate: 500}, admin.QuotaSetOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	runtest.Eventually(t, 30*time.Second, "dead", func() bool {

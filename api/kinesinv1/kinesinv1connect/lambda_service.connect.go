@@ -57,7 +57,7 @@ type LambdaServiceClient interface {
 	GetLambda(context.Context, *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error)
 	// ListLambdas returns the lambdas that the caller may see.
 	ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error)
-	// UpdateLambda changes the settings of a lambda that are not zero.
+	// UpdateLambda changes the settings of a lambda that the mask names.
 	UpdateLambda(context.Context, *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error)
 	// DeleteLambda deletes a lambda that has no live tasks, or drops those first.
 	DeleteLambda(context.Context, *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
@@ -171,7 +171,7 @@ type LambdaServiceHandler interface {
 	GetLambda(context.Context, *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error)
 	// ListLambdas returns the lambdas that the caller may see.
 	ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error)
-	// UpdateLambda changes the settings of a lambda that are not zero.
+	// UpdateLambda changes the settings of a lambda that the mask names.
 	UpdateLambda(context.Context, *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error)
 	// DeleteLambda deletes a lambda that has no live tasks, or drops those first.
 	DeleteLambda(context.Context, *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)

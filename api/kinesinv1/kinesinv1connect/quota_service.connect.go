@@ -41,7 +41,7 @@ const (
 
 // QuotaServiceClient is a client for the kinesin.v1.QuotaService service.
 type QuotaServiceClient interface {
-	// SetQuota sets the limits that it names, and leaves others as they are.
+	// SetQuota sets the limits that the mask names, and leaves others as they are.
 	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
 	// GetQuotas returns the quotas of a lambda, or all.
 	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)
@@ -100,7 +100,7 @@ func (c *quotaServiceClient) GetQuotas(ctx context.Context, req *kinesinv1.GetQu
 
 // QuotaServiceHandler is an implementation of the kinesin.v1.QuotaService service.
 type QuotaServiceHandler interface {
-	// SetQuota sets the limits that it names, and leaves others as they are.
+	// SetQuota sets the limits that the mask names, and leaves others as they are.
 	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
 	// GetQuotas returns the quotas of a lambda, or all.
 	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)

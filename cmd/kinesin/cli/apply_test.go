@@ -166,7 +166,7 @@ func TestApplyPrunesItsOwn(t *testing.T) {
 	if s.do("cron", "get", "new").code == 0 {
 		t.Error("something was made of a file that was refused")
 	}
-	s.must("cron", "set", "b1", "--managed-by", "none")
+	s.must("cron", "set", "b1", "--reset", "managed_by")
 	s.must("apply", "-f", write("a", "a1", "b1"))
 }
 
@@ -208,9 +208,9 @@ objectives:
 	}
 	s.must("apply", "-f", s.write("a.yaml", some))
 	b := s.write("b.yaml", strings.Replace(some, "name: a", "name: b", 1))
-	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 3", "quota report is managed by set a", "kinesin quota set report --managed-by none")
-	s.must("quota", "set", "report", "--managed-by", "none")
-	s.must("quota", "set", "report", "--identity", "crm", "--admit", "5", "--managed-by", "none")
+	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 3", "quota report is managed by set a", "kinesin quota set report --reset managed_by")
+	s.must("quota", "set", "report", "--reset", "managed_by")
+	s.must("quota", "set", "report", "--identity", "crm", "--admit", "5", "--reset", "managed_by")
 	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 6", "objective of report is managed by set a", "kinesin objective delete report")
 	s.must("objective", "delete", "report")
 	if got := s.must("apply", "-f", b); got != "~ quota report: managed_by none -> b\n~ quota report identity crm: managed_by none -> b\n+ objective report" {

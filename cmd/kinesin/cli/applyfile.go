@@ -85,8 +85,8 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 	if err := d.read(document.Content[0]); err != nil {
 		return nil, err
 	}
-	if err := task.CheckName("set", d.name); err != nil || d.name == noneWord {
-		return nil, fmt.Errorf("name of the set %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-', and not %s; a line `name: …` in the file says it", d.name, noneWord)
+	if err := task.CheckName("set", d.name); err != nil {
+		return nil, fmt.Errorf("name of the set %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'; a line `name: …` in the file says it", d.name)
 	}
 	for i := range d.crons {
 		d.crons[i].is.ManagedBy = d.name

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
@@ -99,47 +101,38 @@ func (p *applying) planLambda(ctx context.Context, l *declared[admin.Lambda]) er
 	if now.KeyRetention == now.Retention && slices.Contains(l.nulls, "key_retention") {
 		now.KeyRetention = 0 // as it is when it is not set
 	}
-	one.Changes = differing(wirecopy.To[kinesinv1.Lambda](&l.is), wirecopy.To[kinesinv1.Lambda](&now), slices.Collect(maps.Keys(l.lines)))
-	wanted := l.is
-	for _, c := range one.Changes {
-		if c.Setting == "mode" || c.Setting == "priorities" {
-			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.is.Name, c.Setting, c.From)
+	want, defaults := wirecopy.To[kinesinv1.Lambda](&l.is).ProtoReflect(), lambdaDefaults().ProtoReflect()
+	for _, name := range l.nulls {
+		if f := want.Descriptor().Fields().ByName(protoreflect.Name(name)); defaults.Has(f) {
+			want.Set(f, defaults.Get(f))
 		}
-		if slices.Contains(l.nulls, c.Setting) && !unset(&wanted, c.Setting) {
+	}
+	one.Changes = differing(want.Interface(), wirecopy.To[kinesinv1.Lambda](&now), slices.Collect(maps.Keys(l.lines)))
+	wanted, o := l.is, admin.LambdaUpdateOptions{}
+	for _, c := range one.Changes {
+		switch isNull := slices.Contains(l.nulls, c.Setting); {
+		case c.Setting == "mode" || c.Setting == "priorities":
+			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.is.Name, c.Setting, c.From)
+		case isNull && c.Setting == "shards":
 			return lineError(l.lines[c.Setting], "%s: null is no value; leave the field out", c.Setting)
+		case isNull:
+			o.Reset = append(o.Reset, c.Setting)
 		}
 	}
 	if len(one.Changes) > 0 {
 		one.Action, wanted.Mode, wanted.Priorities = applyUpdate, "", nil
 		one.do = func(ctx context.Context) error {
-			_, err := p.admin.Lambdas.Update(ctx, wanted)
+			_, err := p.admin.Lambdas.Update(ctx, wanted, o)
 			return err
 		}
 	}
 	return nil
 }
 
-// unset gives a setting of a lambda the value by which an update takes it away, if it can be taken away.
-func unset(l *admin.Lambda, name string) bool {
-	switch name {
-	case "key_retention":
-		l.KeyRetention = -1000
-	case "start_within":
-		l.StartWithin = -1000
-	case "priority_weights":
-		l.PriorityWeights = map[string]int{}
-	case "limit_key_concurrency":
-		l.LimitKeyConcurrency = -1
-	case "limit_key_rate":
-		l.LimitKeyRate = -1
-	case "retry_share":
-		l.RetryShare = -1
-	case "breaker":
-		l.Breaker.Failures = -1
-	default:
-		return false
-	}
-	return true
+// lambdaDefaults returns the settings of a lambda that have a default which the server shows.
+func lambdaDefaults() *kinesinv1.Lambda {
+	d := task.Lambda{}.WithDefaults()
+	return wirecopy.To[kinesinv1.Lambda](&admin.Lambda{MaxAttempts: int(d.MaxAttempts), Timeout: d.Timeout, BackoffMin: d.BackoffMin, BackoffMax: d.BackoffMax, Retention: d.Retention})
 }
 
 // ownership says for which lambda a setting is, and who keeps it.
@@ -232,12 +225,13 @@ func planOne[T any](ctx context.Context, p *applying, d *declared[T], there *T, 
 
 func (p *applying) quotas() kindOf[admin.Quota] {
 	set := func(ctx context.Context, q admin.Quota) error { // with the limits that it has, and without the others
-		orNone(&q.Rate)
-		orNone(&q.Admit)
-		orNone(&q.Burst)
-		orNone(&q.Concurrency)
-		orNone(&q.Recovery)
-		_, err := p.admin.Quotas.Set(ctx, q)
+		change, o := wirecopy.To[kinesinv1.SetQuotaRequest](&q).ProtoReflect(), admin.QuotaSetOptions{}
+		for _, name := range api.Changeable(change.Interface()) {
+			if !change.Has(change.Descriptor().Fields().ByName(protoreflect.Name(name))) {
+				o.Reset = append(o.Reset, name)
+			}
+		}
+		_, err := p.admin.Quotas.Set(ctx, q, o)
 		return err
 	}
 	return kindOf[admin.Quota]{
@@ -246,7 +240,7 @@ func (p *applying) quotas() kindOf[admin.Quota] {
 		wire:  func(q *admin.Quota) proto.Message { return wirecopy.To[kinesinv1.Quota](q) },
 		release: func(q *admin.Quota) string {
 			flags := strings.NewReplacer(" priority ", " --priority ", " identity ", " --identity ").Replace(quotaName(q))
-			return "kinesin quota set " + flags + " --managed-by none"
+			return "kinesin quota set " + flags + " --reset managed_by"
 		},
 		set: func(ctx context.Context, wanted, _ *admin.Quota) error {
 			q := *wanted
@@ -256,12 +250,6 @@ func (p *applying) quotas() kindOf[admin.Quota] {
 		drop: func(ctx context.Context, q admin.Quota) error {
 			return set(ctx, admin.Quota{Lambda: q.Lambda, Priority: q.Priority, Identity: q.Identity})
 		},
-	}
-}
-
-func orNone[T int | float64](limit *T) {
-	if *limit == 0 {
-		*limit = -1
 	}
 }
 
@@ -299,7 +287,7 @@ func (p *applying) crons() kindOf[admin.Cron] {
 		name:    func(c *admin.Cron) string { return c.Name },
 		owner:   func(c *admin.Cron) ownership { return ownership{c.Lambda, c.Priority, c.ManagedBy, c.Registered} },
 		wire:    func(c *admin.Cron) proto.Message { return wirecopy.To[kinesinv1.Cron](c) },
-		release: func(c *admin.Cron) string { return "kinesin cron set " + c.Name + " --managed-by none" },
+		release: func(c *admin.Cron) string { return "kinesin cron set " + c.Name + " --reset managed_by" },
 		now: func(ctx context.Context, there *admin.Cron) (err error) { // its payload
 			*there, err = p.admin.Crons.Get(ctx, there.Name)
 			return err

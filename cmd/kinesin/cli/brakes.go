@@ -14,10 +14,10 @@ import (
 // brakeFlags adds the flags for the retry budget and the circuit breaker of a lambda.
 func brakeFlags(f *pflag.FlagSet, l *admin.Lambda) {
 	f.Var(shareLimit(&l.RetryShare, task.RetryShareMin, task.RetryShareMax), "retry-share", fmt.Sprintf(
-		"how many retries may start for each first start, such as 0.2, so that a failing downstream sees no storm: %v to %v, or none; none when not set",
+		"how many retries may start for each first start, such as 0.2, so that a failing downstream sees no storm: %v to %v; any number when not set",
 		task.RetryShareMin, task.RetryShareMax))
 	f.Var(shareLimit(&l.Breaker.Failures, task.BreakerFailuresMin, task.BreakerFailuresMax), "breaker-failures", fmt.Sprintf(
-		"pause the lambda when this share of its attempts fails, such as 0.5, until probes succeed: %v to %v, or none; none when not set", task.BreakerFailuresMin, task.BreakerFailuresMax))
+		"pause the lambda when this share of its attempts fails, such as 0.5, until probes succeed: %v to %v; never when not set", task.BreakerFailuresMin, task.BreakerFailuresMax))
 	f.Var(durationValue{&l.Breaker.Window, task.BreakerWindowMin, task.BreakerWindowMax}, "breaker-window", "over which time --breaker-failures counts attempts; "+formatDuration(task.BreakerWindowDefault)+" when not set")
 }
 
@@ -31,11 +31,3 @@ func brakeRows(t table, l *kinesinv1.Lambda) {
 }
 
 func shareText(share float64) string { return strconv.FormatFloat(share, 'f', -1, 64) }
-
-// checkBreaker refuses a window for a breaker that is taken away.
-func checkBreaker(l *admin.Lambda) error {
-	if l.Breaker.Failures < 0 && l.Breaker.Window != 0 {
-		return usagef("--breaker-window does not go with --breaker-failures none, which takes the breaker away")
-	}
-	return nil
-}

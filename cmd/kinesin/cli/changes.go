@@ -69,20 +69,22 @@ func (a *app) updateCommand() *cobra.Command {
 		Aliases: []string{"set"},
 		Use:     "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
 		Short:   "Change the payload or the settings of a waiting task",
-		Long: `Changes a task that no worker has. Settings without a flag stay as they are.
+		Long: `Changes a task that no worker has. Settings without a flag stay as they are, and those of --reset become those of the lambda again.
 
 Exit 1 when a worker has the task, when it has ended, or when there is none with the ID.`,
 		Example: `  kinesin update k3… --payload '{"user":43}'
-  kinesin update --lambda greet --key reminder-42 --max-attempts 3 --if-seq 1795000000000000`,
+  kinesin update --lambda greet --key reminder-42 --max-attempts 3 --if-seq 1795000000000000
+  kinesin update k3… --reset timeout,start_before`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
 	f := c.Flags()
 	payload.add(c)
 	f.StringVar(&u.Priority, "priority", "", "another of the lambda's priorities")
-	f.Var(whole(&u.MaxAttempts, 0), "max-attempts", helpOf("TaskUpdate.max_attempts"))
-	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
+	f.Var(intValue{&u.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", helpOf("TaskUpdate.max_attempts"))
+	f.Var(durationValue{&u.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "bound of one attempt, `D`")
 	f.Var(rangeValue{&u.BackoffMin, &u.BackoffMax}, "backoff", "shortest and longest pause before a retry")
+	resetFlag(f, &u.Reset, "max_attempts", "timeout", "backoff_min", "backoff_max", "start_before", "priority")
 	f.StringVar(&startBefore, "start-before", "", "the task expires if it did not start before this `TIME`, RFC 3339")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)

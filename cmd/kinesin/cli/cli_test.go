@@ -297,15 +297,20 @@ func TestBadUsage(t *testing.T) {
 		{"schedule --batch - --tag a=1", "--tag does not go with --batch"},
 		{"lambda create x --poison-bound 1", "want 2 to 1000"},
 		{"lambda create x --start-within 0", "want 1ms to 8760h"},
-		{"lambda create x --retry-share 0", "0 is out of range: want 0.01 to 10, or none"},
+		{"lambda create x --retry-share 0", "0 is out of range: want 0.01 to 10"},
 		{"lambda create x --retry-share lots", "is not a share"},
-		{"lambda create x --breaker-failures 2", "want 0.01 to 1, or none"},
+		{"lambda create x --breaker-failures 2", "want 0.01 to 1"},
 		{"lambda create x --breaker-failures 0.5 --breaker-window 1s", "want 10s to 1h"},
-		{"lambda set x --breaker-failures none --breaker-window 1m", "does not go with --breaker-failures none"},
-		{"lambda create x --priority-weights high", "want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1, or strict"},
-		{"lambda create x --limit-key-concurrency 0", "kinesin gate pause stops starts, and --limit-key-concurrency none takes the limit away"},
-		{"lambda create x --limit-key-concurrency -1", "want 1 to 100000 tasks, or none"},
-		{"lambda create x --limit-key-rate 0", "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"},
+		{"lambda set x --reset key-retention", `"key-retention" is no setting that can be reset: want any of backoff_max, backoff_min, breaker, key_retention`},
+		{"lambda set x --shards 0", "0 is out of range: want 1 to 1024"},
+		{"quota set x --rate none", "want a number per second such as 100 or 0.5"},
+		{"update k1abc --max-attempts 0", "0 is out of range: want 1 to 1000"},
+		{"update k1abc --timeout 0s", "0s is out of range: want 100ms to"},
+		{"cron set x --reset lambda", `"lambda" is no setting that can be reset: want any of catch_up, catch_up_max`},
+		{"lambda create x --priority-weights high", "want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1"},
+		{"lambda create x --limit-key-concurrency 0", "kinesin gate pause stops starts, and --reset limit_key_concurrency takes the limit away"},
+		{"lambda create x --limit-key-concurrency -1", "want 1 to 100000 tasks"},
+		{"lambda create x --limit-key-rate 0", "kinesin gate pause stops starts, and --reset limit_key_rate takes the limit away"},
 		{"lambda create x --priority-weights high=0", "weight of high: 0 is out of range: want 1 to 1000"},
 		{"lambda create x --priority-weights high=1001", "want 1 to 1000"},
 		{"lambda set x --priority-weights high=2,high=3", "priority \"high\" is named twice"},
@@ -508,7 +513,7 @@ func TestLambdas(t *testing.T) {
 		!strings.Contains(text, "key retention  24h") {
 		t.Error(text)
 	}
-	o = s.object("lambda", "set", "a", "--start-within", "never", "--key-retention", "retention", "--poison-bound", "2")
+	o = s.object("lambda", "set", "a", "--reset", "start_within,key_retention", "--poison-bound", "2")
 	if o["start_within"] != nil || o["key_retention"] != nil || o["poison_bound"] != 2. {
 		t.Errorf("unset %v", o)
 	}
@@ -529,13 +534,13 @@ func TestLambdas(t *testing.T) {
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "breaker           at 0.5 failures in 30s") {
 		t.Errorf("%s", text)
 	}
-	o = s.object("lambda", "set", "a", "--retry-share", "none", "--breaker-failures", "none")
+	o = s.object("lambda", "set", "a", "--reset", "retry_share,breaker")
 	if o["retry_share"] != nil || o["breaker"] != nil {
 		t.Errorf("brakes that were taken away %v", o)
 	}
 	s.do("lambda", "set", "a", "--breaker-window", "30s").check(t, "a window alone", 1, "the lambda has no breaker")
 	s.do("lambda", "set", "a", "--priority-weights", "normal=2").check(t, "no such priority", 1, `"normal" is no priority of the lambda, which has high, low`)
-	if o = s.object("lambda", "set", "a", "--priority-weights", "strict"); o["priority_weights"] != nil {
+	if o = s.object("lambda", "set", "a", "--reset", "priority_weights"); o["priority_weights"] != nil {
 		t.Errorf("strict %v", o)
 	}
 	if o := s.object("lambda", "set", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +44,8 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
 	f.StringVar(&c.Schedule, "schedule", "", helpOf("Cron.schedule"))
 	f.StringVar(&c.Zone, "zone", "UTC", helpOf("Cron.zone"))
-	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
-	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
+	f.Var(instantValue{&c.Start}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count")
+	f.Var(instantValue{&c.End}, "end", "nothing fires at this `TIME` or later")
 	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", helpOf("Cron.jitter"))
 	f.Var(choiceValue{(*string)(&c.Gap), wordsOf("Cron.gap")}, "gap", helpOf("Cron.gap"))
 	f.Var(choiceValue{(*string)(&c.Fold), wordsOf("Cron.fold")}, "fold", helpOf("Cron.fold"))
@@ -55,29 +56,7 @@ func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
 	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", helpOf("Cron.failures_max"))
 	f.StringVar(&c.Priority, "priority", "", helpOf("Cron.priority"))
 	f.StringVar(&c.Collection, "collection", "", helpOf("Cron.collection"))
-	f.Var(tagsOrNone{tagsValue{&c.Tags}}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated; none for no tags")
-}
-
-// boundValue is a flag with a time, or the word none, which is the zero time.
-type boundValue struct{ instantValue }
-
-func (v boundValue) Set(text string) error {
-	if text == noneWord {
-		*v.t = time.Time{}
-		return nil
-	}
-	return v.instantValue.Set(text)
-}
-
-// tagsOrNone is a flag with tags, or the word none, which takes away those before it.
-type tagsOrNone struct{ tagsValue }
-
-func (v tagsOrNone) Set(text string) error {
-	if text == noneWord {
-		*v.tags = nil
-		return nil
-	}
-	return v.tagsValue.Set(text)
+	f.Var(tagsValue{&c.Tags}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated")
 }
 
 func (a *app) cronCreateCommand() *cobra.Command {
@@ -127,20 +106,27 @@ six fields often means five, and dialects of cron read some things differently. 
 
 func (a *app) cronSetCommand() *cobra.Command {
 	var s cronFlags
+	var reset []string
 	c := &cobra.Command{
 		Use:     "set NAME [flags]",
 		Aliases: []string{"update"},
 		Short:   "Change settings of a cron",
 		Long: `Changes the given settings and prints the cron. Occurrences with nominal times within five seconds still are as before. --tag replaces
-all tags, and --tag none takes them away, as --start none and --end none do with a bound, --jitter 0s with the jitter, --failures-max 0
-with the limit, and an empty text ('') with the collection, the priority and the payload. The lambda is fixed at creation.`,
+all tags. Settings of --reset get their defaults again. The lambda is fixed at creation.`,
 		Example: `  kinesin cron set nightly --schedule '0 3 * * *'
   kinesin cron set nightly --catch-up all --catch-up-within 6h
-  kinesin cron set nightly --tag none --collection ''`,
+  kinesin cron set nightly --reset tags,collection`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	f := c.Flags()
 	s.add(f)
+	var resettable []string
+	f.VisitAll(func(flag *pflag.Flag) {
+		if name := cronField(flag.Name); name != "schedule" && !slices.Contains(resettable, name) {
+			resettable = append(resettable, name)
+		}
+	})
+	resetFlag(f, &reset, resettable...)
 	f.String("lambda", "", "")
 	f.Lookup("lambda").Hidden = true
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
@@ -159,6 +145,7 @@ with the limit, and an empty text ('') with the collection, the priority and the
 			if changed, err = admin.New(k).Crons.Get(ctx, args[0]); err != nil {
 				return err
 			}
+			(&cronFlags{}).apply(func(flag string) bool { return slices.Contains(reset, cronField(flag)) }, &changed)
 			s.apply(f.Changed, &changed)
 			if changed, err = admin.New(k).Crons.Update(ctx, changed); !errors.Is(err, sdk.ErrStaleSeq) {
 				break
@@ -171,6 +158,17 @@ with the limit, and an empty text ('') with the collection, the priority and the
 		a.noteWarning(shown)
 		return a.crons().show(a, shown)
 	})
+}
+
+// cronField returns the field of a cron that a flag sets.
+func cronField(flag string) string {
+	switch flag {
+	case "tag":
+		return "tags"
+	case "payload-file":
+		return "payload"
+	}
+	return strings.ReplaceAll(flag, "-", "_")
 }
 
 // apply changes the settings of a cron whose flags are given.

@@ -38,7 +38,7 @@ func TestACronFromCreateToDelete(t *testing.T) {
 	if changed = s.object("cron", "set", "nightly", "--end", "2100-01-01T00:00:00Z"); changed["end"] == nil || changed["schedule"] != "0 3 * * *" {
 		t.Errorf("%v", changed)
 	}
-	if changed = s.object("cron", "set", "nightly", "--end", "none", "--payload", ""); changed["end"] != nil || changed["payload"] != nil {
+	if changed = s.object("cron", "set", "nightly", "--reset", "end,payload"); changed["end"] != nil || changed["payload"] != nil {
 		t.Errorf("%v", changed)
 	}
 
@@ -96,7 +96,7 @@ func TestSixFieldsShowWhenTheyFire(t *testing.T) {
 	if set := s.object("cron", "set", "often", "--tag", "kind=night", "--collection", "tokyo"); set["tags"] == nil || set["collection"] != "tokyo" {
 		t.Errorf("%v", set)
 	}
-	if unset := s.object("cron", "set", "often", "--tag", "none", "--collection", ""); unset["tags"] != nil || unset["collection"] != nil {
+	if unset := s.object("cron", "set", "often", "--reset", "tags,collection"); unset["tags"] != nil || unset["collection"] != nil {
 		t.Errorf("%v", unset)
 	}
 }

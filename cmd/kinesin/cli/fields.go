@@ -23,7 +23,7 @@ func fieldOf(name string) protoreflect.FieldDescriptor {
 
 // managedByFlag adds the flag of the declared set that a thing is of.
 func managedByFlag(f *pflag.FlagSet, name *string) {
-	f.StringVar(name, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
+	f.StringVar(name, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes")
 }
 
 // helpOf returns what the contract says of a field, for the flag that sets it.

@@ -150,16 +150,16 @@ func lambdaFlags(f *pflag.FlagSet, l *admin.Lambda) {
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
 		formatRange(task.BackoffMinDefault, task.BackoffMaxDefault)+" when not set")
 	f.Var(intValue{&l.PoisonBound, task.PoisonBoundMin, task.PoisonBoundMax}, "poison-bound", helpOf("Lambda.poison_bound"))
-	f.Var(neverValue{durationValue{&l.StartWithin, task.StartWithinMin, task.StartWithinMax}, "never"}, "start-within",
-		"how long after its due time a task expires that has not started, or never; never when not set")
-	f.Var(neverValue{durationValue{&l.KeyRetention, task.RetentionMin, task.RetentionMax}, "retention"}, "key-retention",
-		"how long a key is held after its task ended in success or delivered, or the word retention; the retention when not set")
+	f.Var(durationValue{&l.StartWithin, task.StartWithinMin, task.StartWithinMax}, "start-within",
+		"how long after its due time a task expires that has not started; never when not set")
+	f.Var(durationValue{&l.KeyRetention, task.RetentionMin, task.RetentionMax}, "key-retention",
+		"how long a key is held after its task ended in success or delivered; the retention when not set")
 	f.Var(weightsValue{&l.PriorityWeights}, "priority-weights", fmt.Sprintf(
-		"how starts are shared out while tasks of several priorities wait, such as high=8,normal=3,low=1, each 1 to %d (%d when not named); or strict, the highest first, as when not set",
+		"how starts are shared out while tasks of several priorities wait, such as high=8,normal=3,low=1, each 1 to %d (%d when not named); strict, the highest first, when not set",
 		task.PriorityWeightMax, task.PriorityWeightFloor))
-	f.Var(countLimit(&l.LimitKeyConcurrency, quotaConcurrencyMax, "limit-key-concurrency"), "limit-key-concurrency", fmt.Sprintf(
-		"how many tasks of one limit key run at once, 1 to %d, or none; none when not set", task.LimitKeyConcurrencyMax))
-	f.Var(rateLimit(&l.LimitKeyRate, "kinesin gate pause stops starts, and --limit-key-rate none takes the limit away"), "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5, or none; none when not set")
+	f.Var(countLimit(&l.LimitKeyConcurrency, quotaConcurrencyMax, "limit_key_concurrency"), "limit-key-concurrency", fmt.Sprintf(
+		"how many tasks of one limit key run at once, 1 to %d; any number when not set", task.LimitKeyConcurrencyMax))
+	f.Var(rateLimit(&l.LimitKeyRate, "kinesin gate pause stops starts, and --reset limit_key_rate takes the limit away"), "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5; any number when not set")
 	brakeFlags(f, l)
 	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", helpOf("Lambda.retention"))
 }
@@ -170,5 +170,5 @@ func checkLambda(l *admin.Lambda) error {
 	if err := v.WithDefaults().Validate(); err != nil {
 		return usagef("%v", err)
 	}
-	return checkBreaker(l)
+	return nil
 }

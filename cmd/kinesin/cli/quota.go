@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -46,10 +47,11 @@ is scheduled faster.`,
 
 func (a *app) quotaSetCommand() *cobra.Command {
 	var q admin.Quota
+	var o admin.QuotaSetOptions
 	c := &cobra.Command{
-		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
+		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N] [--reset SETTINGS]",
 		Short: "Set a quota of a lambda, or take it away",
-		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; "none" takes one
+		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; --reset takes some
 away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
 
 --concurrency bounds how many attempts there are at once, those that wait in a queue for a worker included; what runs when it is
@@ -62,7 +64,7 @@ the SDK and schedule --batch do.`,
   kinesin quota set mail --concurrency 20
   kinesin quota set mail --admit 500 --identity crm
   kinesin quota set mail --recovery 50
-  kinesin quota set mail --rate none`,
+  kinesin quota set mail --reset rate`,
 		Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
@@ -70,12 +72,13 @@ the SDK and schedule --batch do.`,
 	quotaFlags(f, &q)
 	managedByFlag(f, &q.ManagedBy)
 	f.StringVar(&q.Identity, "identity", "", helpOf("SetQuotaRequest.identity"))
+	resetFlag(f, &o.Reset, api.Changeable(&kinesinv1.SetQuotaRequest{})...)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		q.Lambda = args[0]
-		if err := checkQuota(&q, "--"); err != nil {
+		if err := checkQuota(&q, "--", o.Reset...); err != nil {
 			return usagef("%v", err)
 		}
-		set, err := admin.New(k).Quotas.Set(ctx, q)
+		set, err := admin.New(k).Quotas.Set(ctx, q, o)
 		if err != nil {
 			return err
 		}
@@ -85,19 +88,19 @@ the SDK and schedule --batch do.`,
 
 // quotaFlags are the limits of a quota.
 func quotaFlags(f *pflag.FlagSet, q *admin.Quota) {
-	f.Var(rateLimit(&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"), "rate", "starts per second, such as 100 or 0.5, or none")
+	f.Var(rateLimit(&q.Rate, "kinesin gate pause stops starts, and --reset rate takes the limit away"), "rate", "starts per second, such as 100 or 0.5")
 	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", helpOf("SetQuotaRequest.burst"))
-	f.Var(countLimit(&q.Concurrency, quotaConcurrencyMax, "concurrency"), "concurrency", "tasks that run at once, or none")
-	f.Var(rateLimit(&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"), "admit", "tasks per second that may be scheduled, or none")
-	f.Var(countLimit(&q.Recovery, quotaRateMax, "recovery"), "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
+	f.Var(countLimit(&q.Concurrency, quotaConcurrencyMax, "concurrency"), "concurrency", "tasks that run at once")
+	f.Var(rateLimit(&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --reset admit takes the limit away"), "admit", "tasks per second that may be scheduled")
+	f.Var(countLimit(&q.Recovery, quotaRateMax, "recovery"), "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace")
 }
 
-// checkQuota refuses limits that do not go together; mark is what is before their names.
-func checkQuota(q *admin.Quota, mark string) error {
+// checkQuota refuses limits that do not go together; mark is what is before their names, and reset names some to take away.
+func checkQuota(q *admin.Quota, mark string, reset ...string) error {
 	refuse := func(text string) error { return errors.New(strings.ReplaceAll(text, "--", mark)) }
 	switch {
 	case q.Rate == 0 && q.Burst == 0 && q.Admit == 0 && q.Concurrency == 0 && q.Recovery == 0:
-		if q.ManagedBy != "" {
+		if q.ManagedBy != "" || len(reset) > 0 {
 			return nil
 		}
 		return refuse("nothing to set: want --rate, --burst, --concurrency, --admit or --recovery")

@@ -19,7 +19,7 @@ func TestQuotasFromSetToNone(t *testing.T) {
 		{"--admit 500 --burst 30", "mail: 100/s starts, 30 at once; 500/s scheduled"},
 		{"--concurrency 7", "mail: 100/s starts, 30 at once; 7 running; 500/s scheduled"},
 		{"--priority low --concurrency 3", "mail, priority low: 0.5/s starts, 20 at once; 3 running"},
-		{"--priority low --concurrency none", "mail, priority low: 0.5/s starts, 20 at once"},
+		{"--priority low --reset concurrency", "mail, priority low: 0.5/s starts, 20 at once"},
 	} {
 		if got := s.must(append([]string{"quota", "set", "mail"}, strings.Fields(c.args)...)...); got != c.says {
 			t.Errorf("%s: %q", c.args, got)
@@ -44,7 +44,7 @@ func TestQuotasFromSetToNone(t *testing.T) {
 	if text := s.must("lambda", "get", "mail", "--live=false"); strings.Contains(text, "held back by") {
 		t.Error(text)
 	}
-	if got := s.must("quota", "set", "mail", "--rate", "none", "--concurrency", "none", "--admit", "none"); got != "mail: no limit" {
+	if got := s.must("quota", "set", "mail", "--reset", "rate,concurrency,admit"); got != "mail: no limit" {
 		t.Error(got)
 	}
 	if all := s.objects("quota", "list"); len(all) != 2 {
@@ -94,7 +94,7 @@ func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
 	if o := s.object("cancel", "--where", "state=scheduled", "--lambda", "mail", "--detach"); o["pace"] != 0. {
 		t.Errorf("a cancel has pace %v", o["pace"])
 	}
-	if got := s.must("quota", "set", "mail", "--recovery", "none"); got != "mail: no limit" {
+	if got := s.must("quota", "set", "mail", "--reset", "recovery"); got != "mail: no limit" {
 		t.Error(got)
 	}
 	if g := s.object("gate", "resume", first); g["state"] != "ended" {
@@ -113,13 +113,13 @@ func TestQuotasThatAreRefused(t *testing.T) {
 	}{
 		{"--rate 5", 2, "LAMBDA is missing"},
 		{"mail", 2, "nothing to set"},
-		{"mail --rate 0", 2, "kinesin gate pause stops starts, and --rate none takes the limit away"},
-		{"mail --admit 0", 2, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"},
-		{"mail --recovery 0", 2, "kinesin gate pause stops starts, and --recovery none takes the limit away"},
+		{"mail --rate 0", 2, "kinesin gate pause stops starts, and --reset rate takes the limit away"},
+		{"mail --admit 0", 2, "kinesin gate pause keeps what is scheduled from starting, and --reset admit takes the limit away"},
+		{"mail --recovery 0", 2, "kinesin gate pause stops starts, and --reset recovery takes the limit away"},
 		{"mail --recovery 0.5", 2, "not a"},
 		{"mail --recovery 5 --priority low", 2, "--recovery is per lambda"},
 		{"mail --recovery 5 --identity crm", 2, "--recovery is per lambda"},
-		{"mail --rate -5", 2, "want 0.001 to 1000000 per second, or none"},
+		{"mail --rate -5", 2, "want 0.001 to 1000000 per second"},
 		{"mail --rate fast", 2, `"fast" is not a rate`},
 		{"mail --rate 5 --burst 0", 2, "want 1 to 100000"},
 		{"mail --rate 5 --identity crm", 2, "--identity is for --admit"},
@@ -127,9 +127,9 @@ func TestQuotasThatAreRefused(t *testing.T) {
 		{"mail --admit 5 --priority low", 2, "--priority does not go with --admit"},
 		{"mail --priority urgent --rate 5", 1, "lambda mail has high, normal, low"},
 		{"nail --rate 5", 1, "nail"},
-		{"mail --concurrency 0", 2, "kinesin gate pause stops starts, and --concurrency none takes the limit away"},
-		{"mail --concurrency -1", 2, "want 1 to 100000 tasks, or none"},
-		{"mail --concurrency 100001", 2, "want 1 to 100000 tasks, or none"},
+		{"mail --concurrency 0", 2, "kinesin gate pause stops starts, and --reset concurrency takes the limit away"},
+		{"mail --concurrency -1", 2, "want 1 to 100000 tasks"},
+		{"mail --concurrency 100001", 2, "want 1 to 100000 tasks"},
 		{"mail --concurrency 2.5", 2, `"2.5" is not a count`},
 		{"mail --concurrency 5 --admit 1 --identity crm", 2, "--identity does not go with --concurrency"},
 	} {

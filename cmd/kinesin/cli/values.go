@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/task"
@@ -219,27 +221,6 @@ func tagsText(tags map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-// neverValue is a flag with a duration or a word for none, which becomes a negative duration.
-type neverValue struct {
-	durationValue
-	word string
-}
-
-func (v neverValue) String() string {
-	if v.d != nil && *v.d < 0 {
-		return v.word
-	}
-	return v.durationValue.String()
-}
-
-func (v neverValue) Set(text string) error {
-	if text == v.word {
-		*v.d = -1 * time.Microsecond
-		return nil
-	}
-	return v.durationValue.Set(text)
-}
-
 // seqValue is a flag with the seq of a task, which is never 0: that would mean any.
 type seqValue struct{ seq *uint64 }
 
@@ -283,9 +264,37 @@ func (v payloadText) Set(text string) error {
 	return nil
 }
 
-const noneWord = "none"
+// resetValue is a flag with names of settings that get their defaults again, separated by commas.
+type resetValue struct {
+	names   *[]string
+	allowed []string
+}
 
-// limitValue is a flag with a limit between bounds, or none, which is negative.
+// resetFlag adds the one flag that takes settings back to their defaults.
+func resetFlag(f *pflag.FlagSet, names *[]string, allowed ...string) {
+	f.Var(resetValue{names, allowed}, "reset", "`SETTINGS` that get their defaults again, separated by commas: "+strings.Join(allowed, ", "))
+}
+
+func (v resetValue) String() string {
+	if v.names == nil {
+		return ""
+	}
+	return strings.Join(*v.names, ",")
+}
+
+func (resetValue) Type() string { return "names" }
+
+func (v resetValue) Set(text string) error {
+	for _, name := range splitList(text) {
+		if !slices.Contains(v.allowed, name) {
+			return fmt.Errorf("%q is no setting that can be reset: want any of %s", name, strings.Join(v.allowed, ", "))
+		}
+		*v.names = append(*v.names, name)
+	}
+	return nil
+}
+
+// limitValue is a flag with a limit between bounds.
 type limitValue[N int | float64] struct {
 	limit    *N
 	kind     string // what Type returns: rate
@@ -296,8 +305,8 @@ type limitValue[N int | float64] struct {
 }
 
 // countLimit is a flag with a number of tasks.
-func countLimit(limit *int, most int, flag string) limitValue[int] {
-	return limitValue[int]{limit, "count", "a whole number of tasks such as 20", 1, most, " tasks", "kinesin gate pause stops starts, and --" + flag + " none takes the limit away"}
+func countLimit(limit *int, most int, setting string) limitValue[int] {
+	return limitValue[int]{limit, "count", "a whole number of tasks such as 20", 1, most, " tasks", "kinesin gate pause stops starts, and --reset " + setting + " takes the limit away"}
 }
 
 // rateLimit is a flag with a number of tasks per second.
@@ -322,18 +331,14 @@ func limitText[N int | float64](n N) string { return strconv.FormatFloat(float64
 func (v limitValue[N]) Type() string { return v.kind }
 
 func (v limitValue[N]) Set(text string) error {
-	if text == noneWord {
-		*v.limit = -1
-		return nil
-	}
 	given, err := strconv.ParseFloat(text, 64)
 	switch limit := N(given); {
 	case err != nil || float64(limit) != given:
-		return fmt.Errorf("%q is not a %s: want %s, or none", text, v.kind, v.want)
+		return fmt.Errorf("%q is not a %s: want %s", text, v.kind, v.want)
 	case limit == 0 && v.zero != "":
 		return errors.New("a quota of 0 is refused: " + v.zero)
 	case limit < v.min || limit > v.max:
-		return fmt.Errorf("%s is out of range: want %s to %s%s, or none", text, limitText(v.min), limitText(v.max), v.unit)
+		return fmt.Errorf("%s is out of range: want %s to %s%s", text, limitText(v.min), limitText(v.max), v.unit)
 	default:
 		*v.limit = limit
 	}

@@ -126,10 +126,6 @@ func (raw *registration) read(name string) (r catalog.Registration, err error) {
 	}
 	given := r.Lambda
 	r.Lambda = given.WithDefaults()
-	if r.PriorityWeights, err = weightsOf(l, r.Priorities); err != nil {
-		return r, err
-	}
-	given.PriorityWeights = r.PriorityWeights
 	if err := errors.Join(catalog.CheckSettings(r.Mode, given), r.Validate()); err != nil {
 		return r, err
 	}
@@ -174,8 +170,8 @@ func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
 	all := make([]quota.Limit, len(raw))
 	var errs []error
 	for i, one := range raw {
-		var q kinesinv1.SetQuotaRequest
-		if err := decode(one, &q, "lambda", "managed_by"); err != nil {
+		var q kinesinv1.Quota
+		if err := decode(one, &q, "lambda", "managed_by", "registered", "updated", "updated_by"); err != nil {
 			return nil, fmt.Errorf("quotas[%d]: %w", i, err)
 		}
 		all[i] = quota.Limit{

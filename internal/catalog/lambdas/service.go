@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -20,17 +21,12 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err != nil {
 		return nil, err
 	}
-	if want.PriorityWeights, err = weightsOf(request.Lambda, want.WithDefaults().Priorities); err != nil {
-		return nil, err
-	}
 	if err := checkSettings(want.Mode, want); err != nil {
 		return nil, err
 	}
 	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
-	want.KeyRetention, want.StartWithin, want.RetryShare = max(want.KeyRetention, 0), max(want.StartWithin, 0), max(want.RetryShare, 0)
-	want.LimitKeyConcurrency, want.LimitKeyRate = max(want.LimitKeyConcurrency, 0), max(want.LimitKeyRate, 0)
 	want = svc.Catalog.WithDefaults(want)
 	c := access.From(ctx)
 	by := catalog.Owner{Name: c.Name, Urgent: c.Grants.AllowAll(access.Admin)}
@@ -153,27 +149,22 @@ func (svc *Service) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasReq
 	return response, nil
 }
 
-// UpdateLambda changes attempts, timeout, backoff, retention, the bounds of keys, losses and starts, the
-// weights of priorities, the brakes, and shards, which only grow. Zero fields stay as they are; a negative
-// key retention, start within or retry share is unset, and so are weights of 0 for the priority without a
-// name, and a breaker of zeros.
+// UpdateLambda changes the settings that the mask of the request names. Mode and priorities cannot change, and shards only
+// grow.
 func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (_ *kinesinv1.UpdateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	want, err := lambdaOf(request.Lambda)
-	if err != nil {
+	if request.GetLambda() == nil {
+		return nil, errNoLambda
+	}
+	if err := api.CheckMask(request); err != nil {
 		return nil, err
 	}
-	entry, err := svc.Catalog.Update(ctx, want.Name, func(l *task.Lambda) (err error) {
-		if len(request.Lambda.PriorityWeights) > 0 {
-			if want.PriorityWeights, err = weightsOf(request.Lambda, l.Priorities); err != nil {
-				return err
-			}
-			l.PriorityWeights = want.PriorityWeights
+	entry, err := svc.Catalog.Update(ctx, request.GetLambda().GetName(), func(l *task.Lambda) error {
+		changed, err := svc.changed(l, request)
+		if err == nil {
+			*l = changed
 		}
-		if request.Lambda.Breaker != nil {
-			l.Breaker = l.Breaker.Change(want.Breaker)
-		}
-		return change(l, want, svc.Catalog.GrownFrom())
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -185,32 +176,33 @@ func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateL
 	return &kinesinv1.UpdateLambdaResponse{Lambda: view}, nil
 }
 
-// change applies the wanted settings to l; grownFrom is when more shards come into force.
-func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
-	if want.Mode != task.Managed && want.Mode != l.Mode {
-		return refusal.Invalid("mode cannot change: a task's row is what its lambda's mode made it")
+// changed returns a lambda after a change: with the settings that it would have if it was created with them.
+func (svc *Service) changed(l *task.Lambda, request *kinesinv1.UpdateLambdaRequest) (task.Lambda, error) {
+	asked := request.GetLambda()
+	if asked.GetMode() != "" && asked.GetMode() != l.Mode.String() {
+		return *l, refusal.Invalid("mode cannot change: a task's row is what its lambda's mode made it")
 	}
-	if len(want.Priorities) > 0 && !slices.Equal(want.Priorities, l.Priorities) {
-		return refusal.Invalid("priorities cannot change: they are part of every task's key; lambda %s has %v", l.Name, l.Priorities)
+	if len(asked.GetPriorities()) > 0 && !slices.Equal(asked.GetPriorities(), l.Priorities) {
+		return *l, refusal.Invalid("priorities cannot change: they are part of every task's key; lambda %s has %v", l.Name, l.Priorities)
 	}
-	if want.Shards != 0 {
-		if err := l.Grow(want.Shards, grownFrom); err != nil {
-			return refusal.Invalid("%v", err)
-		}
+	settings := viewSettings(l)
+	api.Change(settings, request)
+	if b := settings.Breaker; b != nil && b.Failures == 0 && b.Window == 0 {
+		return *l, refusal.Invalid("breaker failures 0: want %v to %v, a share of the attempts", task.BreakerFailuresMin, task.BreakerFailuresMax)
 	}
-	if err := checkSettings(l.Mode, want); err != nil {
-		return err
+	next, err := lambdaOf(settings)
+	if err != nil {
+		return *l, err
 	}
-	l.MaxAttempts = cmp.Or(want.MaxAttempts, l.MaxAttempts)
-	l.Timeout = cmp.Or(want.Timeout, l.Timeout)
-	l.BackoffMin = cmp.Or(want.BackoffMin, l.BackoffMin)
-	l.BackoffMax = cmp.Or(want.BackoffMax, l.BackoffMax)
-	l.Retention = cmp.Or(want.Retention, l.Retention)
-	l.KeyRetention = max(cmp.Or(want.KeyRetention, l.KeyRetention), 0) // negative: none of its own any more
-	l.PoisonBound = cmp.Or(want.PoisonBound, l.PoisonBound)
-	l.StartWithin = max(cmp.Or(want.StartWithin, l.StartWithin), 0)
-	l.LimitKeyConcurrency = max(cmp.Or(want.LimitKeyConcurrency, l.LimitKeyConcurrency), 0)
-	l.LimitKeyRate = max(cmp.Or(want.LimitKeyRate, l.LimitKeyRate), 0)
-	l.RetryShare = max(cmp.Or(want.RetryShare, l.RetryShare), 0)
-	return nil
+	if err := checkSettings(l.Mode, next); err != nil {
+		return *l, err
+	}
+	shards := cmp.Or(next.Shards, svc.Catalog.ShardsDefault, task.ShardsDefault)
+	next = next.WithDefaults()
+	next.Ref, next.Created, next.Deleting, next.LimitKeySet = l.Ref, l.Created, l.Deleting, l.LimitKeySet
+	next.Shards, next.ShardHistory = l.Shards, l.ShardHistory
+	if err := next.Grow(shards, svc.Catalog.GrownFrom()); err != nil {
+		return *l, refusal.Invalid("%v", err)
+	}
+	return next, nil
 }

@@ -9,9 +9,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+var errNoLambda = refusal.Invalid("no lambda given")
+
+// lambdaOf returns a lambda as a caller describes it.
 func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	if v == nil {
-		return task.Lambda{}, refusal.Invalid("no lambda given")
+		return task.Lambda{}, errNoLambda
 	}
 	mode, err := task.ParseMode(v.Mode)
 	if err != nil {
@@ -20,7 +23,7 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	if v.Shards > task.ShardsMax {
 		return task.Lambda{}, refusal.Invalid("shards %d: want 1 to %d", v.Shards, task.ShardsMax)
 	}
-	return task.Lambda{
+	l := task.Lambda{
 		Name: v.Name, Mode: mode, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
 		Timeout:    task.Micros(v.Timeout),
 		BackoffMin: task.Micros(v.BackoffMin),
@@ -30,39 +33,39 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 		KeyRetention: task.Micros(v.KeyRetention), PoisonBound: v.PoisonBound, StartWithin: task.Micros(v.StartWithin),
 		LimitKeyConcurrency: v.LimitKeyConcurrency, LimitKeyRate: v.LimitKeyRate,
 		RetryShare: v.RetryShare, Breaker: task.Breaker{Failures: v.GetBreaker().GetFailures(), Window: task.Micros(v.GetBreaker().GetWindow())},
-	}, nil
+	}
+	l.PriorityWeights, err = task.WeightsOf(l.WithDefaults().Priorities, v.PriorityWeights)
+	return l, err
 }
 
-// weightsOf returns the weights of priorities in a request; nil, which is strict, if there are none, or only
-// a 0 for the priority without a name.
-func weightsOf(v *kinesinv1.Lambda, priorities []string) ([]uint16, error) {
-	if weight, unset := v.PriorityWeights[""]; unset && weight == 0 && len(v.PriorityWeights) == 1 {
-		return nil, nil
+// viewSettings returns the settings of a lambda as callers see them.
+func viewSettings(l *task.Lambda) *kinesinv1.Lambda {
+	v := &kinesinv1.Lambda{
+		Name: l.Name, Mode: l.Mode.String(), Priorities: l.Priorities, Shards: uint32(l.Shards), Retention: l.Retention.Microseconds(),
+		KeyRetention: l.KeyRetention.Microseconds(), StartWithin: l.StartWithin.Microseconds(),
+		PriorityWeights: l.NamedWeights(), RetryShare: l.RetryShare,
+		LimitKeyConcurrency: l.LimitKeyConcurrency, LimitKeyRate: l.LimitKeyRate,
 	}
-	return task.WeightsOf(priorities, v.PriorityWeights)
+	if l.Breaker.IsSet() {
+		v.Breaker = &kinesinv1.Breaker{Failures: l.Breaker.Failures, Window: l.Breaker.Window.Microseconds()}
+	}
+	if l.Mode == task.Managed {
+		v.MaxAttempts, v.Timeout, v.PoisonBound = l.MaxAttempts, l.Timeout.Microseconds(), l.PoisonBound
+		v.BackoffMin, v.BackoffMax = l.BackoffMin.Microseconds(), l.BackoffMax.Microseconds()
+	}
+	return v
 }
 
 // viewEntry returns a lambda as callers see it.
 func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
-	v := &kinesinv1.Lambda{
-		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), Retention: e.Retention.Microseconds(),
-		Created: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
-		KeyRetention: e.KeyRetention.Microseconds(), StartWithin: e.StartWithin.Microseconds(),
-		Withdrawn: e.Registration != "" && !s.registered, PriorityWeights: e.NamedWeights(), RetryShare: e.RetryShare,
-		LimitKeyConcurrency: e.LimitKeyConcurrency, LimitKeyRate: e.LimitKeyRate,
-	}
-	if e.Breaker.IsSet() {
-		v.Breaker = &kinesinv1.Breaker{Failures: e.Breaker.Failures, Window: e.Breaker.Window.Microseconds()}
-	}
+	v := viewSettings(&e.Lambda)
+	v.Created, v.Version, v.Deleting = int64(e.Created), e.Version, e.Deleting
+	v.Registered, v.Withdrawn = e.Registration != "", e.Registration != "" && !s.registered
 	if from := e.ShardsFrom(); from > 0 {
 		v.ShardsFrom = int64(from)
 	}
 	if s.refused != nil {
 		v.RegistrationRefused = s.refused.Error()
-	}
-	if e.Mode == task.Managed {
-		v.MaxAttempts, v.Timeout, v.PoisonBound = e.MaxAttempts, e.Timeout.Microseconds(), e.PoisonBound
-		v.BackoffMin, v.BackoffMax = e.BackoffMin.Microseconds(), e.BackoffMax.Microseconds()
 	}
 	return v
 }

@@ -30,11 +30,14 @@ type Service struct {
 	Clock   clock.Clock
 }
 
-// SetQuota changes what the request has. A quota holds on all servers two seconds later.
+// SetQuota changes what the mask of the request names. A quota holds on all servers two seconds later.
 func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_ *kinesinv1.SetQuotaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if r.Rate == nil && r.Burst == nil && r.Admit == nil && r.Concurrency == nil && r.Recovery == nil && r.GetManagedBy() == "" {
-		return nil, refusal.Invalid("nothing to set: want a rate, a burst, concurrency, admit or recovery, of which 0 takes the limit away")
+	if err := api.CheckMask(r); err != nil {
+		return nil, err
+	}
+	if len(r.GetFields()) == 0 {
+		return nil, refusal.Invalid("nothing to set: want a rate, a burst, concurrency, admit, recovery or managed_by")
 	}
 	l, err := s.Catalog.Find(ctx, r.GetLambda())
 	if err != nil {
@@ -70,9 +73,6 @@ func (s *Service) change(ctx context.Context, l *catalog.Entry, r *kinesinv1.Set
 	}
 	return limit, s.write(ctx, next)
 }
-
-// nobody is the ManagedBy of a request that takes a quota out of its set.
-const nobody = "none"
 
 // registeredBy is who set the limits of a registration.
 const registeredBy = "(registration)"
@@ -168,33 +168,18 @@ func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limi
 			return limit, err
 		}
 	}
-	if r.Rate != nil {
-		limit.Rate = r.GetRate()
-		if limit.Rate == 0 && r.Burst == nil {
-			limit.Burst = 0
-		}
+	next := &kinesinv1.SetQuotaRequest{
+		Rate: limit.Rate, Burst: limit.Burst, Admit: limit.Admit, Concurrency: limit.Concurrency, Recovery: limit.Recovery, ManagedBy: limit.ManagedBy,
 	}
-	if r.Burst != nil {
-		limit.Burst = r.GetBurst()
+	api.Change(next, r)
+	if next.Rate == 0 && r.GetBurst() == 0 { // it goes with the rate
+		next.Burst = 0
 	}
-	if r.Admit != nil {
-		limit.Admit = r.GetAdmit()
-	}
-	if r.Concurrency != nil {
-		limit.Concurrency = r.GetConcurrency()
-	}
-	if r.Recovery != nil {
-		limit.Recovery = r.GetRecovery()
-	}
-	switch r.GetManagedBy() {
-	case "":
-	case nobody:
-		limit.ManagedBy = ""
-	default:
-		if err := task.CheckName("managed by", r.GetManagedBy()); err != nil {
+	limit.Rate, limit.Burst, limit.Admit, limit.Concurrency, limit.Recovery, limit.ManagedBy = next.Rate, next.Burst, next.Admit, next.Concurrency, next.Recovery, next.ManagedBy
+	if limit.ManagedBy != "" {
+		if err := task.CheckName("managed by", limit.ManagedBy); err != nil {
 			return limit, err
 		}
-		limit.ManagedBy = r.GetManagedBy()
 	}
 	if limit.Concurrency > 0 && l.Mode == task.Deliver {
 		return limit, refusal.Invalid("lambda %s is a deliver lambda: Kinesin does not know how long its messages are worked on, so it cannot bound how many are at once; want a rate, or a managed lambda", l.Name)
