@@ -102,6 +102,9 @@ func (p path) String() string {
 	return strings.Join(names, ".")
 }
 
+// someClaim names an attempt, as JSON does.
+const someClaim = `"01920000000070008000000000000000-1"`
+
 // needed returns the members that a message needs in JSON beside a field, each with a comma behind it.
 func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescriptor) (members string) {
 	for i := range d.Fields().Len() {
@@ -112,6 +115,9 @@ func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescripto
 			members += needed(f.Message(), nil)
 			continue
 		case !says(f, kinesinv1.E_Required) || f == beside || f.IsList():
+			continue
+		case kind == kinesinv1.Kind_KIND_CLAIM:
+			members += `"claim":` + someClaim + ","
 			continue
 		case kind == kinesinv1.Kind_KIND_INSTANT:
 			value = `"2027-01-31T09:00:00Z"`
@@ -136,6 +142,8 @@ func says(f protoreflect.FieldDescriptor, option protoreflect.ExtensionType) boo
 func (p path) element() string {
 	last := p[len(p)-1]
 	switch {
+	case last.Message() == (&kinesinv1.Held{}).ProtoReflect().Descriptor():
+		return someClaim
 	case last.Message() != nil && !last.IsMap():
 		return "{" + strings.TrimSuffix(needed(last.Message(), nil), ",") + "}"
 	case api.KindOf(last) == kinesinv1.Kind_KIND_INSTANT:

@@ -143,7 +143,7 @@ var needs = map[string]need{
 	"LambdaService/DeleteLambda":          {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
 	"WorkerService/Register":              {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
 	"WorkerService/Claim":                 {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},
-	"WorkerService/SetResults":            {nil, false, `{"worker":"nobody"}`}, // these three are for the owner of the lease
+	"WorkerService/SetResults":            {nil, false, `{"worker":"nobody","results":[]}`}, // these three are for the owner of the lease
 	"WorkerService/Heartbeat":             {nil, false, `{"worker":"nobody"}`},
 	"WorkerService/Leave":                 {nil, false, `{"worker":"nobody"}`},
 	"InboundService/ListRejected":         {[]access.Verb{access.Operate}, true, `{}`},
@@ -704,14 +704,13 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 	answer, code = claim("owner", owner, "victim")
 	var got struct {
 		Tasks []struct {
-			Task    string
-			Attempt int
+			Claim string
 		}
 	}
 	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" || len(got.Tasks) != 1 {
 		t.Fatalf("the owner got %s %s", code, answer)
 	}
-	results := fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":%d,"outcome":"success"}]}`, owner, got.Tasks[0].Task, got.Tasks[0].Attempt)
+	results := fmt.Sprintf(`{"worker":%q,"results":[{"claim":%q,"outcome":"success"}]}`, owner, got.Tasks[0].Claim)
 	for _, name := range []string{"evil", "colleague", "root"} {
 		for procedure, body := range map[string]string{
 			kinesinv1connect.WorkerServiceSetResultsProcedure: results,

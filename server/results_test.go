@@ -24,13 +24,13 @@ func TestResultsAreForThoseWhoReadPayloads(t *testing.T) {
 	_ = json.Unmarshal([]byte(answer), &lease)
 	for done := 0; done < 2; {
 		answer, _ = r.callAs("root", kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"limit":2,"wait":"5s"}`, lease.Worker))
-		var claimed struct{ Tasks []struct{ Task string } }
+		var claimed struct{ Tasks []struct{ Claim string } }
 		if err := json.Unmarshal([]byte(answer), &claimed); err != nil || len(claimed.Tasks) == 0 {
 			t.Fatal(answer)
 		}
 		for _, c := range claimed.Tasks {
 			r.callAs("root", kinesinv1connect.WorkerServiceSetResultsProcedure,
-				fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":1,"outcome":"success","result_text":"secret"}]}`, lease.Worker, c.Task))
+				fmt.Sprintf(`{"worker":%q,"results":[{"claim":%q,"outcome":"success","result_text":"secret"}]}`, lease.Worker, c.Claim))
 			done++
 		}
 	}

@@ -201,6 +201,8 @@ func filled(m protoreflect.Message, without ...protoreflect.Name) proto.Message 
 		switch kind := api.KindOf(f); {
 		case kind == kinesinv1.Kind_KIND_INSTANT:
 			return protoreflect.ValueOfInt64(1_800_000_000_000_000 + int64(count))
+		case kind == kinesinv1.Kind_KIND_CLAIM:
+			return protoreflect.ValueOfBytes(append(make([]byte, 15), byte(count)))
 		case f.Kind() == protoreflect.BytesKind:
 			forms := [][]byte{fmt.Appendf(nil, `{"a":[%d,"\u2028<"]}`, count), fmt.Appendf(nil, "text <%d> \"é\"\n", count), {0, 0xff, byte(count)}}
 			return protoreflect.ValueOfBytes(forms[count%len(forms)])

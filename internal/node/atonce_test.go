@@ -79,7 +79,7 @@ func races() map[string][]race {
 		"LambdaService/DeleteLambda":          {{[]string{raceLambda}, `{"name":"N"}`}},
 		"WorkerService/Register":              {{nil, `{"name":"N","groups":[{"lambdas":["mail"],"slots":1}]}`}},
 		"WorkerService/Claim":                 {{[]string{raceWorker}, `{"worker":"I","lambdas":["mail"],"wait":"1us"}`}},
-		"WorkerService/SetResults":            {{[]string{raceWorker}, `{"worker":"I","results":[{"task":"R","attempt":1,"outcome":"success"}]}`}},
+		"WorkerService/SetResults":            {{[]string{raceWorker}, `{"worker":"I","results":[{"claim":"01920000000070008000000000000000-1","outcome":"success"}]}`}},
 		"WorkerService/Heartbeat":             {{[]string{raceWorker}, `{"worker":"I"}`}},
 		"WorkerService/Leave":                 {{[]string{raceWorker}, `{"worker":"I"}`}},
 		"InboundService/RetryRejected":        {{nil, `{"names":["N"]}`}},
