@@ -209,14 +209,14 @@ var planned []string
 
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
-	"github.com/cockroachdb":          {"store/pebble", "scheduler", "test/sim"},
-	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "internal/node", "sdk", "sdk/sqsinbound", "server"},
-	"github.com/netresearch/go-cron":  {"internal/cron"},
-	"github.com/teambition/rrule-go":  {"internal/cron"},
-	"github.com/spf13":                {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
-	"maragu.dev/gomponents":           {"web"},
-	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
-	"k8s.io":                          {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
+	"github.com/cockroachdb":         {"store/pebble", "scheduler", "test/sim"},
+	"go.opentelemetry.io":            {"internal/otlp", "internal/tracing", "internal/node", "sdk", "sdk/sqsinbound", "server"},
+	"github.com/netresearch/go-cron": {"internal/cron"},
+	"github.com/teambition/rrule-go": {"internal/cron"},
+	"github.com/spf13":               {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
+	"maragu.dev/gomponents":          {"web"},
+	"github.com/aws":                 {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"k8s.io":                         {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 
 // TestArchitecture reads the code through the go command, which the test cache cannot see: run it

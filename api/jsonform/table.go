@@ -21,7 +21,7 @@ type table struct {
 	fields     []field           // in the order of the contract
 	byName     map[string]member // what a request may have, by name
 	isProblem  bool
-	isClaim    bool // it has nothing but a claim, and is one in JSON
+	isClaim    bool                         // it has nothing but a claim, and is one in JSON
 	mask       protoreflect.FieldDescriptor // of a change: names the fields to change; JSON has the members instead
 }
 

@@ -143,7 +143,7 @@ func TestEveryProcedureIsServed(t *testing.T) {
 	without := map[protoreflect.Name]string{
 		"Schedule": byHand, "Get": byHand, "Wait": byHand, "Cancel": byHand, "Reschedule": byHand, "Update": byHand, "Redrive": byHand,
 		"AddMembers": byHand,
-		"Work": stream,
+		"Work":       stream,
 	}
 	served := map[protoreflect.MessageDescriptor]bool{}
 	for _, r := range routes(Services{}.withDefaults()) {
