@@ -307,6 +307,9 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"f.yaml: line 2", "cannot change"}},
 
 		"no limit":       {"quotas:\n  - lambda: report\n    rate: null\n", 2, []string{"line 2", "nothing to set: want rate"}},
+		"a rate of 0":    {"quotas:\n  - lambda: report\n    rate: 0\n    concurrency: 5\n", 2, []string{"line 3", "rate: a 0 or an empty value is not allowed"}},
+		"attempts of 0":  {"lambdas:\n  - name: report\n    max_attempts: 0\n", 2, []string{"line 3", "max_attempts: a 0 or an empty value"}},
+		"a breaker":      {"lambdas:\n  - name: report\n    breaker: {}\n", 2, []string{"line 3", "breaker"}},
 		"a rate":         {"quotas:\n  - lambda: report\n    rate: fast\n", 2, []string{"line 3", `rate: "fast" is not a number`}},
 		"a burst":        {"quotas:\n  - {lambda: report, concurrency: 1, burst: 5}\n", 2, []string{"line 2", "burst goes with a rate"}},
 		"of an identity": {"quotas:\n  - {lambda: report, rate: 1, admit: 1, identity: crm}\n", 2, []string{"line 2", "identity does not go with rate"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -235,6 +236,20 @@ func (d *declared[T]) read(n *yaml.Node, what string, m proto.Message, except ..
 	return lineError(n.Line, "%v", err)
 }
 
+// noZeros refuses a setting that is 0 or empty, which would be as if it were left out.
+func (d *declared[T]) noZeros(settings proto.Message) error {
+	m := settings.ProtoReflect()
+	for i, fields := 0, m.Descriptor().Fields(); i < fields.Len(); i++ {
+		f := fields.Get(i)
+		isEmpty := !m.Has(f) || f.Message() != nil && !f.IsMap() && proto.Size(m.Get(f).Message().Interface()) == 0
+		line, said := d.lines[string(f.Name())]
+		if said && isEmpty && f.Kind() != protoreflect.StringKind && !slices.Contains(d.nulls, string(f.Name())) {
+			return lineError(line, "%s: a 0 or an empty value is not allowed; null is the default", f.Name())
+		}
+	}
+	return nil
+}
+
 // inBounds refuses what flags over the same settings would refuse, in their words.
 func (d *declared[T]) inBounds(flags func(*pflag.FlagSet, *T)) (err error) {
 	var over T
@@ -311,6 +326,9 @@ func (d *declarations) addLambda(n *yaml.Node) (string, error) {
 	if err := l.read(n, "the lambda", w); err != nil {
 		return "", err
 	}
+	if err := l.noZeros(w); err != nil {
+		return "", err
+	}
 	if l.is = wirecopy.From[admin.Lambda](w); len(l.is.PriorityWeights) == 0 {
 		l.is.PriorityWeights = nil
 	}
@@ -348,6 +366,9 @@ func (d *declarations) addQuota(n *yaml.Node) (string, error) {
 	var q declared[admin.Quota]
 	w := &kinesinv1.Quota{}
 	if err := q.read(n, "the quota", w, limitExcept...); err != nil {
+		return "", err
+	}
+	if err := q.noZeros(w); err != nil {
 		return "", err
 	}
 	q.is = wirecopy.From[admin.Quota](w)
