@@ -441,7 +441,7 @@ func (n *installation) lastLonger() {
 	delivered := n.client("schedule", "send", "--in", "20s", "--payload-file", path).Must(n.t)
 	n.apply("-var", "retention_seconds=8640000")
 	deadline := time.Now().Add(registeredMax)
-	for !strings.Contains(n.client("lambda", "get", "send").Must(n.t), "100d") {
+	for !strings.Contains(n.client("lambda", "get", "send").Must(n.t), "2400h") {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("the lambda did not change: %s", n.client("lambda", "get", "send").Must(n.t))
 		}
