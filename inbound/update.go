@@ -61,6 +61,9 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 	if !changes(u, "payload") && !changes(u, "blob") {
 		return next, nil, nil
 	}
+	if u.Blob == nil && !changes(u, "payload") {
+		return next, nil, refusal.Invalid("the blob cannot be reset: want a payload, which may be empty, or another blob")
+	}
 	next.Blob, err = in.newPayload(l, u.Blob, u.Payload)
 	return next, nonNil(u.Payload), err
 }

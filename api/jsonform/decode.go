@@ -2,6 +2,7 @@ package jsonform
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -160,7 +161,7 @@ func (o *object) decode(s *scanner) error {
 		m, of, known := o.member(name)
 		switch {
 		case !known:
-			return fmt.Errorf("unknown field %q in %s; allowed here: %s", name, o.where, strings.Join(o.allowed(), ", "))
+			return fmt.Errorf("unknown field %q in %s; allowed here: %s", name, o.where, cmp.Or(strings.Join(o.allowed(), ", "), "none"))
 		case slices.Contains(o.given, name):
 			return fmt.Errorf("field %q is twice in %s", name, o.where)
 		}
@@ -425,7 +426,9 @@ func (f *field) readScalar(raw []byte) (v protoreflect.Value, err error) {
 		}
 	case protoreflect.DoubleKind:
 		var n float64
-		n, err = strconv.ParseFloat(text, 64)
+		if n, err = strconv.ParseFloat(text, 64); n == 0 {
+			n = 0 // not -0, which protobuf takes for a value
+		}
 		v = protoreflect.ValueOfFloat64(n)
 	default:
 		err = errWant

@@ -106,6 +106,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.refuse(err)
 		return
 	}
+	if !at.isConditional && len(r.Header.Values("If-Match")) > 0 {
+		c.refuse(invalid("header If-Match is for calls that change one task, and this is none"))
+		return
+	}
 	if at.batch != nil && api.IsBatch(r) {
 		c.serveBatch()
 		return

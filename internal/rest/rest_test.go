@@ -82,6 +82,17 @@ func TestAnotherSeqInTheHeader(t *testing.T) {
 	}
 }
 
+// A condition that a call cannot keep is refused.
+func TestAConditionOfNoTask(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/v1/crons/nightly", http.NoBody)
+	r.Header.Set("If-Match", `"7"`)
+	w := httptest.NewRecorder()
+	New(Services{}, api.Hooks{}).ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "If-Match is for calls that change one task") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // Without a service the server says that it cannot.
 func TestWithoutServices(t *testing.T) {
 	h := New(Services{}, api.Hooks{})

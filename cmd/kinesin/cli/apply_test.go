@@ -307,6 +307,8 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"f.yaml: line 2", "cannot change"}},
 
 		"no limit":       {"quotas:\n  - lambda: report\n    rate: null\n", 2, []string{"line 2", "nothing to set: want rate"}},
+		"octal":          {"lambdas:\n  - name: report\n    max_attempts: 010\n", 2, []string{"line 3", "010 is not a number as JSON has it"}},
+		"a rate of -0":   {"quotas:\n  - lambda: report\n    rate: -0.0\n    concurrency: 5\n", 2, []string{"line 3", "rate: a 0 or an empty value is not allowed"}},
 		"a rate of 0":    {"quotas:\n  - lambda: report\n    rate: 0\n    concurrency: 5\n", 2, []string{"line 3", "rate: a 0 or an empty value is not allowed"}},
 		"attempts of 0":  {"lambdas:\n  - name: report\n    max_attempts: 0\n", 2, []string{"line 3", "max_attempts: a 0 or an empty value"}},
 		"a breaker":      {"lambdas:\n  - name: report\n    breaker: {}\n", 2, []string{"line 3", "breaker"}},

@@ -183,6 +183,12 @@ func jsonOf(n *yaml.Node) (encoded []byte, err error) {
 			parts = append(parts, value)
 		}
 	default:
+		if n.Tag == "!!int" || n.Tag == "!!float" { // as it is written: a payload may have more digits than a float
+			if !json.Valid([]byte(n.Value)) {
+				return nil, lineError(n.Line, "%s is not a number as JSON has it: want one such as 10 or 0.5, or a text in quotes", n.Value)
+			}
+			return []byte(n.Value), nil
+		}
 		var value any = n.Value
 		if n.Tag != "!!str" && n.Tag != "!!timestamp" {
 			if err := n.Decode(&value); err != nil {
