@@ -52,7 +52,7 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 	case orderCreated, orderEnded:
 		page, err = in.newest(ctx, of, newest, at.Place, limit)
 	default:
-		return nil, refusal.Invalid("order %q: want due, -created, -ended, or none", r.Order)
+		return nil, refusal.Invalid("order %q: want due, -created or -ended, or no order", r.Order)
 	}
 	if err != nil {
 		return nil, refusal.Wire(err)

@@ -354,15 +354,15 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 			t.Fatal(first, err)
 		}
 		for says, r := range map[string]*kinesinv1.ListRequest{
-			"unknown field":                       {Where: "x=1"},
-			"want due, -created, -ended, or none": {Order: "ended"},
-			"max_examined -1":                     {Order: "-created", MaxExamined: -1},
-			"want -ended":                         {Where: "state=dead", Order: "due"},
-			"want due":                            {Where: "state=scheduled", Order: "-ended"},
-			"limit -1":                            {Limit: -1},
-			"want one of":                         {State: "lost"},
-			"next of the page before":             {Where: "state=enqueued", Cursor: first.Next},
-			"next of the page before,":            {Cursor: []byte(`{"n":1,"p":{}}`)},
+			"unknown field": {Where: "x=1"},
+			"want due, -created or -ended, or no order": {Order: "ended"},
+			"max_examined -1":          {Order: "-created", MaxExamined: -1},
+			"want -ended":              {Where: "state=dead", Order: "due"},
+			"want due":                 {Where: "state=scheduled", Order: "-ended"},
+			"limit -1":                 {Limit: -1},
+			"want one of":              {State: "lost"},
+			"next of the page before":  {Where: "state=enqueued", Cursor: first.Next},
+			"next of the page before,": {Cursor: []byte(`{"n":1,"p":{}}`)},
 		} {
 			_, err := f.List(f.ctx, r)
 			wantError(t, says, err, isInvalid, says)

@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // State is where a task is in its life. The texts are the form of the wire and the command line.
@@ -77,7 +78,11 @@ func ParseState(text string) (State, error) {
 			return s, nil
 		}
 	}
-	return Unknown, fmt.Errorf("unknown state %q: want one of %v", text, States())
+	texts := make([]string, 0, len(States()))
+	for _, s := range States() {
+		texts = append(texts, s.String())
+	}
+	return Unknown, fmt.Errorf("unknown state %q: want one of %s", text, strings.Join(texts, ", "))
 }
 
 // IsEnd reports whether the state is an end. Only a redrive leaves it.

@@ -20,7 +20,7 @@ func TestStatesSurviveTheirTexts(t *testing.T) {
 	}
 	for _, text := range []string{"", "unknown", "accepted", "Success", "success ", "state(99)"} {
 		_, err := task.ParseState(text)
-		if err == nil || !strings.Contains(err.Error(), "want one of [scheduled enqueued claimed") {
+		if err == nil || !strings.Contains(err.Error(), "want one of scheduled, enqueued, claimed") {
 			t.Errorf("state %q: %v, want an error that says what there is", text, err)
 		}
 	}

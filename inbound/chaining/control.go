@@ -26,7 +26,10 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 	if act == nil {
 		return nil, refusal.Invalid("action %q: want cancel, pause, resume, redrive or extend", r.GetAction())
 	}
-	if extends := r.GetAction() == "extend"; extends != (r.GetStartBefore() != 0) {
+	switch extends := r.GetAction() == "extend"; {
+	case extends && r.GetStartBefore() == 0:
+		return nil, refusal.Invalid("start before is missing: want a time to come")
+	case !extends && r.GetStartBefore() != 0:
 		return nil, refusal.Invalid("start before goes with action extend, and with no other")
 	}
 	response := &kinesinv1.ControlChainResponse{}

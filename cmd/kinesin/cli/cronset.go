@@ -129,14 +129,21 @@ all tags. Settings of --reset get their defaults again. The lambda is fixed at c
 	resetFlag(f, &reset, resettable...)
 	f.String("lambda", "", "")
 	f.Lookup("lambda").Hidden = true
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) (err error) {
 		if f.Changed("lambda") {
 			return usagef("--lambda is fixed at creation: delete the cron, and create another one")
 		}
 		if err := wantChange(c); err != nil {
 			return err
 		}
-		var err error
+		f.Visit(func(flag *pflag.Flag) {
+			if slices.Contains(reset, cronField(flag.Name)) {
+				err = usagef("%s is to be reset and has a value: want one of them", cronField(flag.Name))
+			}
+		})
+		if err != nil {
+			return err
+		}
 		if s.cron.Payload, err = s.payload.read(a, c); err != nil {
 			return err
 		}

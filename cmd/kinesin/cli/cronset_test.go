@@ -96,6 +96,7 @@ func TestSixFieldsShowWhenTheyFire(t *testing.T) {
 	if set := s.object("cron", "set", "often", "--tag", "kind=night", "--collection", "tokyo"); set["tags"] == nil || set["collection"] != "tokyo" {
 		t.Errorf("%v", set)
 	}
+	s.do("cron", "set", "often", "--reset", "zone", "--zone", "Europe/Paris").check(t, "both", 2, "zone is to be reset and has a value")
 	if unset := s.object("cron", "set", "often", "--reset", "tags,collection"); unset["tags"] != nil || unset["collection"] != nil {
 		t.Errorf("%v", unset)
 	}
