@@ -22,7 +22,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/klauspost/compress/gzip" // as fast as this test needs: the standard one takes two thirds of its time
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -114,7 +113,7 @@ func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescripto
 		case isInline(f) && f != beside:
 			members += needed(f.Message(), nil)
 			continue
-		case !says(f, kinesinv1.E_Required) || f == beside || f.IsList():
+		case !api.Says(f, kinesinv1.E_Required) || f == beside || f.IsList():
 			continue
 		case kind == kinesinv1.Kind_KIND_CLAIM:
 			members += `"claim":` + someClaim + ","
@@ -131,12 +130,7 @@ func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescripto
 	return members
 }
 
-func isInline(f protoreflect.FieldDescriptor) bool { return says(f, kinesinv1.E_Inline) }
-
-func says(f protoreflect.FieldDescriptor, option protoreflect.ExtensionType) bool {
-	is, _ := proto.GetExtension(f.Options(), option).(bool)
-	return is
-}
+func isInline(f protoreflect.FieldDescriptor) bool { return api.Says(f, kinesinv1.E_Inline) }
 
 // element returns an element of the list, as small as it may be in JSON.
 func (p path) element() string {
@@ -490,7 +484,7 @@ func TestJSONThatIsTooDeepOrTooLong(t *testing.T) {
 // isReadOnly reports whether the server alone sets the list, or it is a mask, so that no request in JSON has it.
 func isReadOnly(p path) bool {
 	return slices.ContainsFunc(p, func(f protoreflect.FieldDescriptor) bool {
-		return says(f, kinesinv1.E_ReadOnly) || api.MaskOf(f.ContainingMessage()) == f
+		return api.Says(f, kinesinv1.E_ReadOnly) || api.MaskOf(f.ContainingMessage()) == f
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"github.com/kinesin-io/kinesin/api"
 )
 
 // A claim names an attempt of a task, which is all that a worker needs of it: the task in hexadecimal digits, a dash, and
@@ -38,7 +36,7 @@ func setClaim(m protoreflect.Message, raw []byte) error {
 	task, err := hex.DecodeString(digits)
 	n, numberErr := strconv.ParseUint(number, 10, 32)
 	if err != nil || numberErr != nil || len(task) != 16 {
-		return fmt.Errorf("%s is no claim: want one that /v1/work/claim returned", api.Visible(Shown(raw)))
+		return fmt.Errorf("%s is no claim: want one that /v1/work/claim returned", Shown(raw))
 	}
 	m.Set(m.Descriptor().Fields().Get(0), protoreflect.ValueOfBytes(task))
 	m.Set(attemptOf(m), protoreflect.ValueOfUint32(uint32(n)))

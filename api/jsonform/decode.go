@@ -52,9 +52,9 @@ func DecodeList(where string, data []byte, m proto.Message, name protoreflect.Na
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 		s.data = slices.Concat([]byte("["), data, []byte("]"))
 	}
-	list := m.ProtoReflect()
-	o := objectOf(list, where)
-	return visible(o.list(&tableOf(list.Descriptor()).fields[list.Descriptor().Fields().ByName(name).Index()], list, s))
+	o := objectOf(m.ProtoReflect(), where)
+	list, of, _ := o.member(string(name))
+	return visible(o.list(list.field, of, s))
 }
 
 // whole returns a scanner of the one JSON value that data is.
@@ -86,12 +86,19 @@ func Names(m proto.Message, except ...string) []string {
 
 // object is a JSON object that is read.
 type object struct {
-	parts  []protoreflect.Message // the message, and the messages whose fields are in the same object
+	parts  []part // the message, and the messages whose fields are in the same object
 	where  string
 	except []string
 	depth  int // of a task behind others
 	given  []string
 	mask   protoreflect.List // of a change; nil: it is none
+}
+
+// part is a message whose fields are in an object.
+type part struct {
+	protoreflect.Message
+
+	table *table
 }
 
 func objectOf(m protoreflect.Message, where string) object {
@@ -101,11 +108,11 @@ func objectOf(m protoreflect.Message, where string) object {
 }
 
 func (o *object) add(m protoreflect.Message) {
-	o.parts = append(o.parts, m)
-	fields := tableOf(m.Descriptor()).fields
-	for i := range fields {
-		if fields[i].isInline {
-			o.add(m.Mutable(fields[i].FieldDescriptor).Message())
+	t := tableOf(m.Descriptor())
+	o.parts = append(o.parts, part{m, t})
+	for i := range t.fields {
+		if t.fields[i].isInline {
+			o.add(m.Mutable(t.fields[i].FieldDescriptor).Message())
 		}
 	}
 }
@@ -113,8 +120,8 @@ func (o *object) add(m protoreflect.Message) {
 // member returns what a name stands for, and the message that has its field; false: the object may not have it.
 func (o *object) member(name string) (found member, of protoreflect.Message, known bool) {
 	for _, part := range o.parts {
-		if found, known = tableOf(part.Descriptor()).byName[name]; known && !slices.Contains(o.except, string(found.Name())) {
-			return found, part, true
+		if found, known = part.table.byName[name]; known && !slices.Contains(o.except, string(found.Name())) {
+			return found, part.Message, true
 		}
 	}
 	return found, nil, false
@@ -123,7 +130,7 @@ func (o *object) member(name string) (found member, of protoreflect.Message, kno
 // allowed returns the names that the object may have, in order.
 func (o *object) allowed() (names []string) {
 	for _, part := range o.parts {
-		for name, m := range tableOf(part.Descriptor()).byName {
+		for name, m := range part.table.byName {
 			if !slices.Contains(o.except, string(m.Name())) {
 				names = append(names, name)
 			}
@@ -136,7 +143,7 @@ func (o *object) allowed() (names []string) {
 // missing returns the names that the object needs and does not have, in order.
 func (o *object) missing() (names []string) {
 	for _, part := range o.parts {
-		fields := tableOf(part.Descriptor()).fields
+		fields := part.table.fields
 		for i := range fields {
 			name := fields[i].name
 			if fields[i].isRequired && !fields[i].isReadOnly && !slices.Contains(o.given, name) &&
@@ -151,11 +158,12 @@ func (o *object) missing() (names []string) {
 
 // decode reads the value that is next.
 func (o *object) decode(s *scanner) error {
-	if tableOf(o.parts[0].Descriptor()).isClaim {
-		return setClaim(o.parts[0], s.value())
+	first := o.parts[0]
+	if first.table.isClaim {
+		return setClaim(first.Message, s.value())
 	}
-	if mask := tableOf(o.parts[0].Descriptor()).mask; mask != nil {
-		o.mask = o.parts[0].Mutable(mask).List()
+	if first.table.mask != nil {
+		o.mask = first.Mutable(first.table.mask).List()
 	}
 	err := s.members(o.where, func(name string) error {
 		m, of, known := o.member(name)
@@ -219,7 +227,7 @@ func (o *object) change(m member, of protoreflect.Message, s *scanner) error {
 		return err
 	}
 	if !of.Has(m.FieldDescriptor) && m.Kind() != protoreflect.BoolKind {
-		return fmt.Errorf("%s: %s is not %s; null resets it", m.Name(), api.Visible(Shown(bytes.TrimSpace(s.data[from:s.at]))), m.wantSet())
+		return fmt.Errorf("%s: %s is not %s; null resets it", m.Name(), Shown(bytes.TrimSpace(s.data[from:s.at])), m.wantSet())
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package jsonform is the one JSON of the API, as plain HTTP reads and writes it. A message becomes an
-// object with its fields by their names in the contract. Instants are texts by RFC 3339, and durations texts such as 90s;
+// Package jsonform is the one JSON of the API: of plain HTTP, connect, the results and files of the command line, audit
+// records and registrations. A message becomes an object with its fields by their names in the contract. Instants are texts by RFC 3339, and durations texts such as 90s;
 // bytes of users are JSON where they are JSON; a refusal is a problem as HTTP has it. Numbers, bools and lists of messages
 // that only answers have are always there; everything else only if it is set.
 package jsonform

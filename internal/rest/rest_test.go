@@ -72,24 +72,19 @@ func TestAKeyOfAnyBytes(t *testing.T) {
 	}
 }
 
-func TestAnotherSeqInTheHeader(t *testing.T) {
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/v1/tasks/k1?if_seq=8", http.NoBody)
-	r.Header.Set("If-Match", `"7"`)
-	w := httptest.NewRecorder()
-	New(Services{}, api.Hooks{}).ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "if_seq is given twice: 8 and 7") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
-// A condition that a call cannot keep is refused.
-func TestAConditionOfNoTask(t *testing.T) {
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/v1/crons/nightly", http.NoBody)
-	r.Header.Set("If-Match", `"7"`)
-	w := httptest.NewRecorder()
-	New(Services{}, api.Hooks{}).ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "If-Match is for calls that change one task") {
-		t.Errorf("%d %s", w.Code, w.Body)
+// A condition in the header that differs from the one in the query is refused, and so is one where no task is changed.
+func TestConditionsThatAreRefused(t *testing.T) {
+	for target, says := range map[string]string{
+		"/v1/tasks/k1?if_seq=8": "if_seq is given twice: 8 and 7",
+		"/v1/crons/nightly":     "If-Match is for calls that change one task",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, target, http.NoBody)
+		r.Header.Set("If-Match", `"7"`)
+		w := httptest.NewRecorder()
+		New(Services{}, api.Hooks{}).ServeHTTP(w, r)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
 	}
 }
 
