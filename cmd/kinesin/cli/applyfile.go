@@ -95,10 +95,12 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 	return d, nil
 }
 
+// lineError returns an error that begins with the line of the file.
 func lineError(line int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", line, fmt.Sprintf(format, args...))
 }
 
+// read reads the lists of the file.
 func (d *declarations) read(n *yaml.Node) error {
 	if _, err := jsonOf(n); err != nil || n.Kind != yaml.MappingNode {
 		return cmp.Or(err, lineError(n.Line, "want fields with values, such as `name: nightly`"))

@@ -23,7 +23,7 @@ func textOrBase64(data []byte) (text, encoded string) {
 	return "", base64.StdEncoding.EncodeToString(data)
 }
 
-// timeText prints microseconds in UTC.
+// timeText returns a time in UTC with microseconds; empty for none.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -89,10 +89,10 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 		rows.fact("failures", fmt.Sprintf("%d of at most %d", t.GetFailures(), t.GetMaxAttempts()))
 	}
 	if t.GetTimeout() > 0 {
-		rows.fact("timeout", task.Micros(t.GetTimeout()).String()+", of its own")
+		rows.fact("timeout", spanText(t.GetTimeout())+", of its own")
 	}
 	if t.GetBackoffMax() > 0 {
-		rows.fact("backoff", task.Micros(t.GetBackoffMin()).String()+".."+task.Micros(t.GetBackoffMax()).String()+", of its own")
+		rows.fact("backoff", formatRange(task.Micros(t.GetBackoffMin()), task.Micros(t.GetBackoffMax()))+", of its own")
 	}
 	rows.fact("workers lost", countText(t.GetWorkerLost()))
 	rows.fact("traceparent", t.GetTraceparent())

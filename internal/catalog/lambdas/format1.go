@@ -75,6 +75,7 @@ func withTexts(o object) {
 	}
 }
 
+// take removes a member of an object, and returns it; nil: it is not there.
 func take(o object, name string) any {
 	v := o[name]
 	delete(o, name)

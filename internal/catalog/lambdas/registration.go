@@ -64,6 +64,7 @@ func ReadRegistration(ctx context.Context, from Registered, name string) (r cata
 	return registrationOf(name, row, err), true, nil
 }
 
+// registrationOf returns the registration of a row, or, where the row cannot be read, one that says why.
 func registrationOf(name string, row store.Control, err error) catalog.Registration {
 	var r catalog.Registration
 	if err == nil {
@@ -115,7 +116,7 @@ func ParseRegistration(row store.Control) (r catalog.Registration, err error) {
 	return r, err
 }
 
-// read reads the definition of a lambda.
+// read decodes and checks the definition of a lambda, and takes its digest.
 func (raw *registration) read(name string) (r catalog.Registration, err error) {
 	l, err := raw.lambda(name)
 	if err != nil {
@@ -199,6 +200,7 @@ func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
 	return slices.DeleteFunc(all, func(l quota.Limit) bool { return l.IsNone() }), errors.Join(errs...)
 }
 
+// cronsOf reads the crons of a lambda, by name.
 func cronsOf(raw map[string]json.RawMessage) (map[string]*kinesinv1.Cron, error) {
 	if len(raw) > RegisteredCronsMax {
 		return nil, fmt.Errorf("%d crons in one registration: want at most %d", len(raw), RegisteredCronsMax)
@@ -240,6 +242,7 @@ func meaningOf(l *kinesinv1.Lambda, r *catalog.Registration) (string, error) {
 	return digest(text), errors.Join(append(errs, err)...)
 }
 
+// digest returns the first 8 bytes of the SHA-256, in hexadecimal digits.
 func digest(of []byte) string {
 	sum := sha256.Sum256(of)
 	return hex.EncodeToString(sum[:8])
