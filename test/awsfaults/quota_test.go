@@ -56,7 +56,7 @@ func TestAQuotaWhileServersJoinAndLeave(t *testing.T) {
 	})
 	p.run(fmt.Sprintf("%d servers", last), func() { time.Sleep(phase) })
 	p.total()
-	s.Servers[0].Run("quota", "set", "work", "--rate", "none").Must(t)
+	s.Servers[0].Run("quota", "set", "work", "--reset", "rate").Must(t)
 	finish(s, "quota", acked)
 }
 
