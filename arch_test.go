@@ -30,7 +30,7 @@ var (
 
 	// tools know nothing of roles.
 	tools = []string{
-		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
+		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/feature/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
 		"internal/process", "internal/refusal", "internal/room", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
@@ -41,7 +41,7 @@ var (
 	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that
 	// of a worker.
 	noServer = []string{
-		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/keyring", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/feature/keyring", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "k8s.io",
 	}
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
@@ -71,7 +71,7 @@ var table = []row{
 	{name: "internal/runtest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
-	{name: "internal/backup", stdOnly: true},
+	{name: "internal/feature/backup", stdOnly: true},
 	{name: "internal/zones", stdOnly: true},
 	{name: "internal/cron", may: []string{"api", "internal/zones"}},
 	{name: "internal/loglimit", stdOnly: true},
@@ -103,12 +103,12 @@ var table = []row{
 	{name: "internal/access/signin", may: []string{"task", "internal/access/policy", "internal/access/sessions", "internal/clock", "internal/livefile"}},
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock", "internal/mirror"}},
-	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
-	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}, tests: []string{"api/kinesinv1"}},
+	{name: "internal/feature/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
+	{name: "internal/otlp", may: []string{"task", "internal/feature/audit", "internal/tracing"}, tests: []string{"api/kinesinv1"}},
 	{name: "internal/logging", stdOnly: true},
-	{name: "internal/objective", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
+	{name: "internal/feature/objective", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
-	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
+	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/feature/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/overview", may: []string{"internal/clock"}},
 	{
 		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/access/sessions", "internal/clock", "internal/cron", "internal/overview", "internal/room", "internal/where"}),
@@ -116,7 +116,7 @@ var table = []row{
 	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "api/kinesinv1", "internal/backoff", "internal/clock", "internal/quota", "internal/room"}, tests: []string{"internal/catalog/lambdas"}},
-	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
+	{name: "internal/feature/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/access", "internal/quota", "internal/refusal"})},
 
 	{name: "store/mem", may: []string{"task", "partition", "store", "internal/backoff", "internal/clock"}},
@@ -142,7 +142,7 @@ var table = []row{
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
-	{name: "inbound/deadletters", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
+	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/grouping", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock", "internal/groups", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
@@ -164,7 +164,7 @@ var table = []row{
 	{name: "sdk/blobs", stdOnly: true},
 	{name: "sdk/blobs/s3blobs", may: []string{"sdk/blobs"}, never: noServer},
 	{name: "internal/blobplace", may: []string{"sdk/blobs", "sdk/blobs/s3blobs"}, never: noServer},
-	{name: "internal/blobsweep", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
+	{name: "internal/feature/blob", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/admin", "sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
@@ -175,7 +175,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/feature/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -183,13 +183,13 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp", "web",
+			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/logging", "internal/otlp", "web",
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
 )
 
 // service is what the guard of a service needs.

@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -22,7 +22,7 @@ func (n *Node) composeBlobs(c *Config) {
 	if c.Blobs == nil {
 		return
 	}
-	n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
+	n.blobs = &blob.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
 	if n.inbound != nil {
 		n.blobs.Chains = chainBlobs{n}
 	}

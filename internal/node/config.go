@@ -9,10 +9,10 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/audit"
-	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
+	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/logging"
 	processes "github.com/kinesin-io/kinesin/internal/process"
@@ -62,7 +62,7 @@ type Config struct {
 
 	PayloadBytesMax int // 0: the store's default
 	// Blobs is the place whose blobs this process deletes when no task needs them; nil: none.
-	Blobs         blobsweep.Blobs
+	Blobs         blob.Blobs
 	ShardsDefault uint16 // of a new lambda; 0: task's default
 	Bounds        catalog.Bounds
 	Horizon       time.Duration // 0: inbound's default

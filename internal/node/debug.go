@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
 )
 
 // debugRoutes adds what `kinesin debug` reads and changes.

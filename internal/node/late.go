@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/kinesin-io/kinesin/internal/objective"
+	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )

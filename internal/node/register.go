@@ -7,8 +7,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
 )
 
 // register applies the registrations of lambdas until ctx ends.

@@ -2,9 +2,9 @@ package node
 
 import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
-	"github.com/kinesin-io/kinesin/internal/objective"
+	"github.com/kinesin-io/kinesin/internal/feature/deadletter"
+	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/rest"
 )
 
@@ -27,7 +27,7 @@ func (n *Node) Services() (s Services) {
 		return s
 	}
 	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer, &glance{source: n, clock: n.clock}}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
-	s.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
+	s.DeadLetters = n.guard.DeadLetters(deadletter.New(deadletter.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
 	s.Chains = n.guard.Chains(n.chaining)

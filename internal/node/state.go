@@ -22,20 +22,20 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
-	"github.com/kinesin-io/kinesin/internal/audit"
-	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
+	"github.com/kinesin-io/kinesin/internal/feature/blob"
+	"github.com/kinesin-io/kinesin/internal/feature/keyring"
+	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/guard"
-	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
-	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/internal/tracing"
@@ -68,12 +68,12 @@ type Node struct {
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
-	blobs      *blobsweep.Sweeper // nil: none are swept
-	inbound    *inbound.Inbound   // nil without the role
-	ingest     *ingest.Ingest     // nil without inbound's role
-	lambdas    *lambdas.Service   // nil without inbound's role
-	jobs       *jobs.Service      // nil without inbound's role
-	gating     *gating.Service    // nil without inbound's role
+	blobs      *blob.Sweeper    // nil: none are swept
+	inbound    *inbound.Inbound // nil without the role
+	ingest     *ingest.Ingest   // nil without inbound's role
+	lambdas    *lambdas.Service // nil without inbound's role
+	jobs       *jobs.Service    // nil without inbound's role
+	gating     *gating.Service  // nil without inbound's role
 	firing     *crons.Firing
 	chaining   *chaining.Service // nil without inbound's role
 	horizon    time.Duration     // of due times; 0: inbound's default

@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/internal/backup"
+	"github.com/kinesin-io/kinesin/internal/feature/backup"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 

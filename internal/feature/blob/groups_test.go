@@ -1,4 +1,4 @@
-package blobsweep_test
+package blob_test
 
 import (
 	"context"

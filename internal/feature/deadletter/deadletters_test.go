@@ -1,4 +1,4 @@
-package deadletters_test
+package deadletter_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/deadletter"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -68,8 +68,8 @@ func (d *driver) PurgeDeadLetters(_ context.Context, q *queue.DeadLetterQueue) e
 }
 
 // service serves the lambdas out (deliver; high and low) and work (managed).
-func service(d queue.Driver) *deadletters.Service {
-	return deadletters.New(deadletters.Config{
+func service(d queue.Driver) *deadletter.Service {
+	return deadletter.New(deadletter.Config{
 		Queue: queue.New(d), Clock: clock.Real(),
 		Lambda: func(_ context.Context, name string) (*catalog.Entry, error) {
 			switch name {
@@ -119,7 +119,7 @@ func TestOnlyIDsOfTheLambdaAreBelieved(t *testing.T) {
 
 // TestStepsGoOnWhereTheyWere calls as a client does, until there is no more.
 func TestStepsGoOnWhereTheyWere(t *testing.T) {
-	for _, action := range []string{deadletters.ActionRedrive, deadletters.ActionDelete} {
+	for _, action := range []string{deadletter.ActionRedrive, deadletter.ActionDelete} {
 		d := &driver{Driver: mem.New(clock.Real(), mem.Config{}), dead: map[string][]queue.DeadLetter{"high": letters("a", "b", "c"), "low": letters("d")}}
 		s, total := service(d), int64(0)
 		r := &kinesinv1.ChangeDeadLettersResponse{More: true}
@@ -144,7 +144,7 @@ func TestStepsGoOnWhereTheyWere(t *testing.T) {
 			total += r.Outcomes["redriven"] + r.Outcomes["deleted"]
 		}
 		for _, step := range d.steps {
-			if int64(step.Before) != r.Began || step.Pace != 9 || step.Redrive != (action == deadletters.ActionRedrive) || step.For <= 0 || step.For > time.Minute {
+			if int64(step.Before) != r.Began || step.Pace != 9 || step.Redrive != (action == deadletter.ActionRedrive) || step.For <= 0 || step.For > time.Minute {
 				t.Errorf("%s: step %+v", action, step)
 			}
 		}
@@ -175,11 +175,11 @@ func TestDeadLetterRefusals(t *testing.T) {
 	d := &driver{Driver: mem.New(clock.Real(), mem.Config{}), dead: map[string][]queue.DeadLetter{"high": letters("a")}}
 	s := service(d)
 	denied := service(&driver{Driver: mem.New(clock.Real(), mem.Config{}), dead: map[string][]queue.DeadLetter{"high": letters("a")}, err: fmt.Errorf("%w: sqs:ReceiveMessage", queue.ErrDenied)})
-	change := func(s *deadletters.Service, r *kinesinv1.ChangeDeadLettersRequest) error {
+	change := func(s *deadletter.Service, r *kinesinv1.ChangeDeadLettersRequest) error {
 		_, err := s.ChangeDeadLetters(t.Context(), r)
 		return err
 	}
-	list := func(s *deadletters.Service, r *kinesinv1.ListDeadLettersRequest) error {
+	list := func(s *deadletter.Service, r *kinesinv1.ListDeadLettersRequest) error {
 		_, err := s.ListDeadLetters(t.Context(), r)
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/backup"
+	"github.com/kinesin-io/kinesin/internal/feature/backup"
 )
 
 var created = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)

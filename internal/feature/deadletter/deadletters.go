@@ -1,7 +1,7 @@
-// Package deadletters serves the DeadLetterService of the wire contract: the SQS dead-letter queues of
+// Package deadletter serves the DeadLetterService of the wire contract: the SQS dead-letter queues of
 // deliver lambdas. Their messages are no tasks any more, so nothing here touches the store. It keeps no
 // state: a redrive is a job of SQS, or goes on for as long as its caller calls.
-package deadletters
+package deadletter
 
 import (
 	"cmp"

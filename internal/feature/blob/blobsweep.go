@@ -1,8 +1,8 @@
-// Package blobsweep deletes the blobs that no task needs any more. It lists all blobs now and then, and reads
+// Package blob deletes the blobs that no task needs any more. It lists all blobs now and then, and reads
 // the row of the task that each name holds. It never deletes what a row names, nor anything younger than
 // YoungMax, whose task may not be stored yet. A blob of a task that is to follow another has no such row
 // before that follows: then all rows are read, once a day, for what they name in what follows them.
-package blobsweep
+package blob
 
 import (
 	"context"

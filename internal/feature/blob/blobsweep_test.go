@@ -1,4 +1,4 @@
-package blobsweep_test
+package blob_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk/blobs"
 	"github.com/kinesin-io/kinesin/store"
@@ -27,13 +27,13 @@ type world struct {
 	rows    map[task.ID]task.Task
 	control []store.Control
 	fail    error // of reading rows
-	sweeper *blobsweep.Sweeper
+	sweeper *blob.Sweeper
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, put: map[string]time.Time{}, data: map[string]string{}, rows: map[task.ID]task.Task{}}
-	w.sweeper = &blobsweep.Sweeper{
+	w.sweeper = &blob.Sweeper{
 		Blobs: w, Rows: w, Lambdas: w, KeyedID: keyed, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 	}
 	w.sweep() // makes the place its own
@@ -150,7 +150,7 @@ func TestSweepKeepsWhatATaskNeeds(t *testing.T) {
 		if n := w.sweep(); n != 0 {
 			t.Errorf("%d blobs deleted that are young", n)
 		}
-		time.Sleep(blobsweep.YoungMax + time.Second)
+		time.Sleep(blob.YoungMax + time.Second)
 		young := w.blob("young", 10, nil)
 		if n := w.sweep(); n != len(gone) {
 			t.Errorf("%d deleted, want %d", n, len(gone))
@@ -179,7 +179,7 @@ func TestSweepReadsRowsInParts(t *testing.T) {
 			}
 			w.blob("k"+string(rune('a'+n)), n+1, change)
 		}
-		time.Sleep(2 * blobsweep.YoungMax)
+		time.Sleep(2 * blob.YoungMax)
 		if n := w.sweep(); n != 125 || len(w.data) != 126 {
 			t.Errorf("%d deleted, %d left", n, len(w.data))
 		}
@@ -191,7 +191,7 @@ func TestSweepDeletesNothingWhenItCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		name := w.blob("never", 1, nil)
-		time.Sleep(2 * blobsweep.YoungMax)
+		time.Sleep(2 * blob.YoungMax)
 		w.fail = errors.New("the store does not answer")
 		if n, err := w.sweeper.Sweep(t.Context()); n != 0 || !errors.Is(err, w.fail) || w.data[name] == "" {
 			t.Errorf("got %d, %v", n, err)
@@ -205,10 +205,10 @@ func TestSweepLeavesAForeignPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		name := w.blob("theirs", 1, nil)
-		time.Sleep(2 * blobsweep.YoungMax)
+		time.Sleep(2 * blob.YoungMax)
 		w.control = nil // as the rows of another installation
 		for range 2 {
-			if n, err := w.sweeper.Sweep(t.Context()); n != 0 || !errors.Is(err, blobsweep.ErrForeign) || w.data[name] == "" {
+			if n, err := w.sweeper.Sweep(t.Context()); n != 0 || !errors.Is(err, blob.ErrForeign) || w.data[name] == "" {
 				t.Errorf("got %d, %v", n, err)
 			}
 		}
@@ -221,7 +221,7 @@ func TestRunSweepsAgain(t *testing.T) {
 		w := newWorld(t)
 		w.blob("never", 1, nil)
 		stop := runtest.Start(t, w.sweeper.Run)
-		time.Sleep(blobsweep.YoungMax + 2*blobsweep.Every)
+		time.Sleep(blob.YoungMax + 2*blob.Every)
 		synctest.Wait()
 		stop()
 		if len(w.data) != 1 {
