@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 )
 
 type previewBody struct {
@@ -22,9 +22,9 @@ type nominal struct {
 	Local  string
 }
 
-func scheduleOf(k *kinesinv1.Cron) (*cron.Schedule, error) {
-	config := cron.Config{
-		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cron.Gap(k.GetGap()), Fold: cron.Fold(k.GetFold()),
+func scheduleOf(k *kinesinv1.Cron) (*cronspec.Schedule, error) {
+	config := cronspec.Config{
+		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cronspec.Gap(k.GetGap()), Fold: cronspec.Fold(k.GetFold()),
 		Jitter: time.Duration(k.GetJitter()) * time.Microsecond,
 	}
 	if k.GetStart() != 0 {
@@ -33,7 +33,7 @@ func scheduleOf(k *kinesinv1.Cron) (*cron.Schedule, error) {
 	if k.GetEnd() != 0 {
 		config.End = time.UnixMicro(k.GetEnd())
 	}
-	return cron.Parse(config)
+	return cronspec.Parse(config)
 }
 
 // nominal returns the nominal times to come.

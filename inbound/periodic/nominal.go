@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -78,7 +78,7 @@ func replacedOf(c *crons.Cron) (all []nominal) {
 	return all
 }
 
-func nominalAt(s *cron.Schedule, r *crons.Revision, at time.Time) nominal {
+func nominalAt(s *cronspec.Schedule, r *crons.Revision, at time.Time) nominal {
 	return nominal{at: task.InstantOf(at), due: task.InstantOf(s.Due(at)), revision: r}
 }
 
@@ -107,7 +107,7 @@ func lastOf(ctx context.Context, c *crons.Cron, charges []charge, from, to task.
 // lastTimes returns the last nominal times of a schedule from one instant on and before another, newest
 // first. A schedule is known forwards only. So it is read in windows that reach back, each twice as wide as
 // the one after it, and half as wide again if there is more in it than one read may find.
-func lastTimes(ctx context.Context, s *cron.Schedule, from, to time.Time, limit int) (all []time.Time, err error) {
+func lastTimes(ctx context.Context, s *cronspec.Schedule, from, to time.Time, limit int) (all []time.Time, err error) {
 	readMax := 4 * limit
 	width := time.Duration(limit) * time.Second // there is at most one in a second
 	for to.After(from) && len(all) < limit {

@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -35,7 +35,7 @@ func registered(c *crons.Cron) error {
 }
 
 // specOfRegistered returns what a registration says about a cron, checked.
-func (s *Service) specOfRegistered(asked *kinesinv1.Cron, l *task.Lambda) (*crons.Spec, *cron.Schedule, error) {
+func (s *Service) specOfRegistered(asked *kinesinv1.Cron, l *task.Lambda) (*crons.Spec, *cronspec.Schedule, error) {
 	spec, err := askedSettings(asked)
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +117,7 @@ func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, asked *k
 	return errBusy
 }
 
-func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *crons.Spec, schedule *cron.Schedule) error {
+func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *crons.Spec, schedule *cronspec.Schedule) error {
 	c, err := crons.Find(ctx, s.Store, name)
 	save := s.Keeper.Save
 	switch {

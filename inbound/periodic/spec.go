@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -52,7 +52,7 @@ func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
 	}
 	spec := &crons.Spec{
 		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.Start), End: task.Instant(asked.End), JitterMS: jitter,
-		Gap: cron.Gap(asked.Gap), Fold: cron.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
+		Gap: cronspec.Gap(asked.Gap), Fold: cronspec.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
 		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: within, FailuresMax: int(asked.FailuresMax),
 		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: asked.Payload,
 	}
@@ -64,7 +64,7 @@ func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
 }
 
 // fit checks the settings of a cron with a name against its lambda, and completes them.
-func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *cron.Schedule, err error) {
+func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *cronspec.Schedule, err error) {
 	if l.Mode == task.Deliver {
 		return nil, delivers(l.Name)
 	}
@@ -78,7 +78,7 @@ func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *
 }
 
 // checkFires refuses a cron whose time is over.
-func (s *Service) checkFires(spec *crons.Spec, schedule *cron.Schedule) error {
+func (s *Service) checkFires(spec *crons.Spec, schedule *cronspec.Schedule) error {
 	now := s.Clock.Now()
 	if _, fires := schedule.Next(now.Add(crons.ChangeAfter).Time()); !fires {
 		return refusal.Invalid("%q fires no more after %s: want a later end, UNTIL or COUNT", spec.Schedule, now.Time().UTC().Format(time.RFC3339))
@@ -110,8 +110,8 @@ func millisOf(what string, micros int64) (int64, error) {
 // withoutDefaults takes out what says the same as nothing, so that equal settings are stored equally.
 func withoutDefaults(s *crons.Spec) {
 	isDefault(&s.Zone, "UTC")
-	isDefault(&s.Gap, cron.GapShift)
-	isDefault(&s.Fold, cron.FoldFirst)
+	isDefault(&s.Gap, cronspec.GapShift)
+	isDefault(&s.Fold, cronspec.FoldFirst)
 	isDefault(&s.Overlap, crons.OverlapSkip)
 	isDefault(&s.CatchUp, crons.CatchUpLast)
 	isDefault(&s.CatchUpMax, crons.CatchUpMaxDefault)

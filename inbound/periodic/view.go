@@ -5,8 +5,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 )
 
 // nextMax is how many nominal times to come a cron shows, and listedNextMax in a list.
@@ -20,7 +20,7 @@ func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 	spec := &c.Now().Spec
 	v := &kinesinv1.Cron{
 		Name: c.Name, Lambda: c.Lambda, Schedule: spec.Schedule, Zone: cmp.Or(spec.Zone, "UTC"), Start: int64(spec.Start), End: int64(spec.End),
-		Jitter: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cron.GapShift)), Fold: string(cmp.Or(spec.Fold, cron.FoldFirst)),
+		Jitter: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cronspec.GapShift)), Fold: string(cmp.Or(spec.Fold, cronspec.FoldFirst)),
 		Overlap: string(cmp.Or(spec.Overlap, crons.OverlapSkip)), CatchUp: string(cmp.Or(spec.CatchUp, crons.CatchUpLast)), FailuresMax: uint32(spec.FailuresMax),
 		Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags, Payload: spec.Payload,
 		ManagedBy: c.ManagedBy, Registered: s.isRegistered(c),

@@ -14,7 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -63,13 +63,13 @@ const (
 
 // Spec is what an operator says about a cron.
 type Spec struct {
-	Schedule string       `json:"schedule"`
-	Zone     string       `json:"zone,omitempty"` // empty: UTC
-	Start    task.Instant `json:"start,omitempty"`
-	End      task.Instant `json:"end,omitempty"`
-	JitterMS int64        `json:"jitter_ms,omitempty"`
-	Gap      cron.Gap     `json:"gap,omitempty"`
-	Fold     cron.Fold    `json:"fold,omitempty"`
+	Schedule string        `json:"schedule"`
+	Zone     string        `json:"zone,omitempty"` // empty: UTC
+	Start    task.Instant  `json:"start,omitempty"`
+	End      task.Instant  `json:"end,omitempty"`
+	JitterMS int64         `json:"jitter_ms,omitempty"`
+	Gap      cronspec.Gap  `json:"gap,omitempty"`
+	Fold     cronspec.Fold `json:"fold,omitempty"`
 
 	Overlap         Overlap `json:"overlap,omitempty"`
 	CatchUp         CatchUp `json:"catch_up,omitempty"`
@@ -194,8 +194,8 @@ func (s *Spec) waits() bool {
 }
 
 // Parse returns the nominal times of a spec.
-func (s *Spec) Parse(name string) (*cron.Schedule, error) {
-	parsed, err := cron.Parse(cron.Config{
+func (s *Spec) Parse(name string) (*cronspec.Schedule, error) {
+	parsed, err := cronspec.Parse(cronspec.Config{
 		Name: name, Expression: s.Schedule, Zone: s.Zone, Start: timeOf(s.Start), End: timeOf(s.End),
 		Jitter: time.Duration(s.JitterMS) * time.Millisecond, Gap: s.Gap, Fold: s.Fold,
 	})

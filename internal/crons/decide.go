@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -51,7 +51,7 @@ type Decision struct {
 	// Pause says that the cron is to be paused, because so many occurrences failed in a row.
 	Pause uint32
 
-	schedule *cron.Schedule // of the revision, of the next one too; nil if it was not read
+	schedule *cronspec.Schedule // of the revision, of the next one too; nil if it was not read
 }
 
 // Tally counts outcomes of occurrences.
@@ -172,7 +172,7 @@ func (c *Cron) untilOf(r *Revision) task.Instant {
 
 // nominals are the nominal times of a revision.
 type nominals struct {
-	*cron.Schedule
+	*cronspec.Schedule
 
 	until   task.Instant // the last one of which it is in charge
 	resumed task.Instant // those until then were missed

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -239,7 +239,7 @@ func (f *Firing) cancel(ctx context.Context, c *Cron, t *task.Task, at task.Firi
 }
 
 // of returns an occurrence of a schedule; none if no revision is in charge of it.
-func (f *Firing) of(c *Cron, o *task.Occurrence, s *cron.Schedule) (built, error) {
+func (f *Firing) of(c *Cron, o *task.Occurrence, s *cronspec.Schedule) (built, error) {
 	r := c.InCharge(o.At.Revision, o.At.Nominal)
 	if r == nil {
 		return built{}, nil
@@ -317,7 +317,7 @@ func (f *Firing) apply(ctx context.Context, all []built, outcomes []error, write
 }
 
 // build returns an occurrence.
-func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedule) (built, error) {
+func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cronspec.Schedule) (built, error) {
 	l := f.Lambda(c.Ref)
 	if l == nil {
 		return built{}, fmt.Errorf("cron %s: its lambda is not known here", c.Name)

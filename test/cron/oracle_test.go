@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/zones"
 )
 
@@ -55,11 +55,11 @@ var sample = []string{
 }
 
 type testCase struct {
-	Expression string    `json:"expression"`
-	Gap        cron.Gap  `json:"gap"`
-	Fold       cron.Fold `json:"fold"`
-	Steps      bool      `json:"steps"`
-	Direct     bool      `json:"direct"` // cronsim computes the instants itself
+	Expression string        `json:"expression"`
+	Gap        cronspec.Gap  `json:"gap"`
+	Fold       cronspec.Fold `json:"fold"`
+	Steps      bool          `json:"steps"`
+	Direct     bool          `json:"direct"` // cronsim computes the instants itself
 }
 
 type window struct {
@@ -71,8 +71,8 @@ type window struct {
 func corpus() []testCase {
 	var all []testCase
 	for _, e := range slices.Concat(fixed, sixFields) {
-		for _, gap := range []cron.Gap{cron.GapShift, cron.GapSkip} {
-			for _, fold := range []cron.Fold{cron.FoldFirst, cron.FoldBoth} {
+		for _, gap := range []cronspec.Gap{cronspec.GapShift, cronspec.GapSkip} {
+			for _, fold := range []cronspec.Fold{cronspec.FoldFirst, cronspec.FoldBoth} {
 				all = append(all, testCase{Expression: e, Gap: gap, Fold: fold})
 			}
 		}
@@ -80,7 +80,7 @@ func corpus() []testCase {
 	// The rule of cronsim for times of day equals shift and first: the first instant after a gap, once.
 	for _, e := range fixed {
 		if !strings.Contains(e, "FREQ=") {
-			all = append(all, testCase{Expression: e, Gap: cron.GapShift, Fold: cron.FoldFirst, Direct: true})
+			all = append(all, testCase{Expression: e, Gap: cronspec.GapShift, Fold: cronspec.FoldFirst, Direct: true})
 		}
 	}
 	for _, e := range steps {
@@ -144,7 +144,7 @@ func changes(t *testing.T, database *zones.Database, name string) []window {
 
 func fire(t *testing.T, database *zones.Database, c testCase, w window) []int64 {
 	t.Helper()
-	s, err := cron.Parse(cron.Config{Expression: c.Expression, Zone: w.Zone, Gap: c.Gap, Fold: c.Fold, Zones: database})
+	s, err := cronspec.Parse(cronspec.Config{Expression: c.Expression, Zone: w.Zone, Gap: c.Gap, Fold: c.Fold, Zones: database})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/cmd/settings"
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -302,9 +302,9 @@ func checkCron(one *admin.Cron) error {
 	if err := task.CheckName("lambda", one.Lambda); err != nil {
 		return err
 	}
-	_, err := cron.Parse(cron.Config{
+	_, err := cronspec.Parse(cronspec.Config{
 		Name: one.Name, Expression: one.Schedule, Zone: one.Zone, Start: one.Start, End: one.End, Jitter: one.Jitter,
-		Gap: cron.Gap(one.Gap), Fold: cron.Fold(one.Fold),
+		Gap: cronspec.Gap(one.Gap), Fold: cronspec.Fold(one.Fold),
 	})
 	if err == nil && one.CatchUp != catchUpAll && (one.CatchUpMax != 0 || one.CatchUpWithin != 0) {
 		err = fmt.Errorf("catch_up_max and catch_up_within go with catch_up: all")

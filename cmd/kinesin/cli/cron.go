@@ -10,7 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/zones"
 )
 
@@ -44,7 +44,7 @@ would overlap, and for those that were missed. preview tries out an expression w
 }
 
 type previewFlags struct {
-	cron.Config
+	cronspec.Config
 
 	gap, fold  string
 	from       time.Time
@@ -53,7 +53,7 @@ type previewFlags struct {
 }
 
 func (a *app) cronPreviewCommand() *cobra.Command {
-	p := previewFlags{gap: string(cron.GapShift), fold: string(cron.FoldFirst), count: 10}
+	p := previewFlags{gap: string(cronspec.GapShift), fold: string(cronspec.FoldFirst), count: 10}
 	c := &cobra.Command{
 		Use:   "preview EXPR [--zone Z] [--from T] [--count N]",
 		Short: "Print the next times at which an expression fires, across clock changes",
@@ -75,7 +75,7 @@ the zone's offset.`,
 	f.Var(instantValue{&p.start}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count")
 	f.Var(instantValue{&p.end}, "end", "nothing fires at this `TIME` or later")
 	return a.acting(c, func(_ context.Context, args []string) error {
-		p.Expression, p.Gap, p.Fold = args[0], cron.Gap(p.gap), cron.Fold(p.fold)
+		p.Expression, p.Gap, p.Fold = args[0], cronspec.Gap(p.gap), cronspec.Fold(p.fold)
 		return a.preview(&p)
 	})
 }
@@ -86,10 +86,10 @@ func (a *app) preview(p *previewFlags) error {
 	}
 	p.Start, p.End = p.start, p.end
 	after := p.from
-	if p.start.IsZero() && cron.NeedsStart(p.Expression) {
+	if p.start.IsZero() && cronspec.NeedsStart(p.Expression) {
 		p.Start, after = p.from, p.from.Add(-1) // its start is its first time
 	}
-	s, err := cron.Parse(p.Config)
+	s, err := cronspec.Parse(p.Config)
 	if err != nil {
 		return usagef("%v", err)
 	}
@@ -108,7 +108,7 @@ func (a *app) preview(p *previewFlags) error {
 }
 
 // noteSchedule says what the author of an expression may not have meant.
-func (a *app) noteSchedule(s *cron.Schedule, times []time.Time, p *previewFlags) {
+func (a *app) noteSchedule(s *cronspec.Schedule, times []time.Time, p *previewFlags) {
 	if text := s.Note(times); text != "" {
 		a.note("%s", text)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/internal/zones"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -46,7 +46,7 @@ func addCronFlags(f *pflag.FlagSet, c *admin.Cron) {
 	f.StringVar(&c.Zone, "zone", "UTC", helpOf("Cron.zone"))
 	f.Var(instantValue{&c.Start}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count")
 	f.Var(instantValue{&c.End}, "end", "nothing fires at this `TIME` or later")
-	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", helpOf("Cron.jitter"))
+	f.Var(durationValue{d: &c.Jitter, max: cronspec.JitterMax}, "jitter", helpOf("Cron.jitter"))
 	f.Var(choiceValue{(*string)(&c.Gap), wordsOf("Cron.gap")}, "gap", helpOf("Cron.gap"))
 	f.Var(choiceValue{(*string)(&c.Fold), wordsOf("Cron.fold")}, "fold", helpOf("Cron.fold"))
 	f.Var(choiceValue{(*string)(&c.Overlap), wordsOf("Cron.overlap")}, "overlap", helpOf("Cron.overlap"))
@@ -214,7 +214,7 @@ func (a *app) noteWarning(c *kinesinv1.Cron) {
 
 // warningText returns what the author of an expression may not have meant, for a cron that is not made yet.
 func warningText(c *admin.Cron) string {
-	s, err := cron.Parse(cron.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
+	s, err := cronspec.Parse(cronspec.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
 	if err != nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package cron
+package cronspec
 
 import (
 	"crypto/sha256"

@@ -1,11 +1,11 @@
-package cron_test
+package cronspec_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 )
 
 // Each error says what was wrong and what is allowed.
@@ -78,23 +78,23 @@ func TestBadExpressions(t *testing.T) {
 		start + "FREQ=YEARLY;BYHOUR=1,2,3;BYMINUTE=0,1,2,3,4,5,6,7,8,9;BYSECOND=0,1,2,3,4": "150 times a day are too many for its FREQ",
 		"0 0 1 1 " + strings.Repeat("*", 1000):                                             "has 1008 bytes: want at most 1000",
 	} {
-		checkRefused(t, cron.Config{Expression: expression}, want)
+		checkRefused(t, cronspec.Config{Expression: expression}, want)
 	}
 }
 
 const start = "DTSTART:20270101T000000 "
 
-func checkRefused(t *testing.T, c cron.Config, want string) {
+func checkRefused(t *testing.T, c cronspec.Config, want string) {
 	t.Helper()
 	c.Zones = embedded
-	if _, err := cron.Parse(c); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := cronspec.Parse(c); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%q: %v\nwant %s", c.Expression, err, want)
 	}
 }
 
 func TestBadConfig(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]cron.Config{
+	for want, c := range map[string]cronspec.Config{
 		`unknown zone "Europe/Berln"; did you mean Europe/Berlin?`:                            {Zone: "Europe/Berln"},
 		`gap "next" is unknown: want shift or skip`:                                           {Gap: "next"},
 		`fold "second" is unknown: want first or both`:                                        {Fold: "second"},

@@ -1,7 +1,7 @@
-// Package cron computes when something that repeats fires: from an expression, a zone and policies for clock
+// Package cronspec computes when something that repeats fires: from an expression, a zone and policies for clock
 // changes to instants. It owns expressions and calendar arithmetic, on top of libraries that know wall-clock
 // time only, and calls nothing else: no clock, no store. It never registers or runs anything.
-package cron
+package cronspec
 
 import (
 	"fmt"

@@ -1,9 +1,9 @@
-package cron_test
+package cronspec_test
 
 import (
 	"testing"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 )
 
 // What RFC 5545 (3.3.10 and 3.8.5.3) forbids of a rule, and what of it is not supported, is refused by name.
@@ -83,7 +83,7 @@ func TestRulesOfRFC5545(t *testing.T) {
 		"FREQ=DAILY;UNTIL=20271301T000000":  "month out of range",
 		"FREQ=DAILY;UNTIL=20280101T000000Z": "UNTIL=20280101T000000Z is in UTC and DTSTART on the clock",
 	} {
-		checkRefused(t, cron.Config{Expression: start + rule}, want)
+		checkRefused(t, cronspec.Config{Expression: start + rule}, want)
 	}
 	for expression, want := range map[string]string{
 		utc + "FREQ=DAILY;UNTIL=20280101T000000":       "UNTIL=20280101T000000 is on the clock and DTSTART has a Z or a TZID",
@@ -92,7 +92,7 @@ func TestRulesOfRFC5545(t *testing.T) {
 		"DTSTART;VALUE=DATE:20270101 FREQ=DAILY":       "want DTSTART:20270131T090000",
 		"DTSTART:20270229T000000 FREQ=DAILY":           "is not a time",
 	} {
-		checkRefused(t, cron.Config{Expression: expression}, want)
+		checkRefused(t, cronspec.Config{Expression: expression}, want)
 	}
 	for _, expression := range []string{
 		utc + "FREQ=DAILY;UNTIL=20280101T000000Z", zoned + "FREQ=DAILY;UNTIL=20280101T000000Z", start + "FREQ=DAILY;UNTIL=20280101T000000",
@@ -100,10 +100,10 @@ func TestRulesOfRFC5545(t *testing.T) {
 		start + "FREQ=YEARLY;BYDAY=53MO", start + "FREQ=YEARLY;BYWEEKNO=-53,53;BYDAY=MO", start + "FREQ=HOURLY;BYYEARDAY=1", start + "FREQ=MONTHLY;BYMONTHDAY=+31,-31",
 		start + "FREQ=DAILY;BYHOUR=01,23;BYSETPOS=-1;WKST=SU",
 	} {
-		parse(t, cron.Config{Expression: expression})
+		parse(t, cronspec.Config{Expression: expression})
 	}
 	given := at(t, "2027-01-01T00:00:00Z")
 	for _, expression := range []string{"FREQ=DAILY;UNTIL=20280101T000000", "FREQ=DAILY;UNTIL=20280101T000000Z"} {
-		parse(t, cron.Config{Expression: expression, Start: given})
+		parse(t, cronspec.Config{Expression: expression, Start: given})
 	}
 }

@@ -1,4 +1,4 @@
-package cron_test
+package cronspec_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/zones"
 )
 
@@ -23,10 +23,10 @@ func at(t *testing.T, text string) time.Time {
 	return instant
 }
 
-func parse(t *testing.T, c cron.Config) *cron.Schedule {
+func parse(t *testing.T, c cronspec.Config) *cronspec.Schedule {
 	t.Helper()
 	c.Zones = embedded
-	s, err := cron.Parse(c)
+	s, err := cronspec.Parse(c)
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
@@ -34,7 +34,7 @@ func parse(t *testing.T, c cron.Config) *cron.Schedule {
 }
 
 // fires returns the next n fire times as text: 03-29T02:30:00+02:00.
-func fires(s *cron.Schedule, after time.Time, n int) string {
+func fires(s *cronspec.Schedule, after time.Time, n int) string {
 	var all []string
 	for range n {
 		next, ok := s.Next(after)
@@ -49,7 +49,7 @@ func fires(s *cron.Schedule, after time.Time, n int) string {
 }
 
 // checkFires compares the fire times after an instant, as many as are wanted.
-func checkFires(t *testing.T, c cron.Config, after, want string) {
+func checkFires(t *testing.T, c cronspec.Config, after, want string) {
 	t.Helper()
 	if got := fires(parse(t, c), at(t, after), len(strings.Fields(want))); got != want {
 		t.Errorf("%s in %s, %s %s, after %s:\n got %s\nwant %s", c.Expression, c.Zone, c.Gap, c.Fold, after, got, want)
@@ -97,7 +97,7 @@ func TestExpressions(t *testing.T) {
 		"DTSTART:20270131T120000 FREQ=DAILY;UNTIL=20270201T120000":          "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none",
 		"DTSTART;TZID=UTC:20270131T120000 FREQ=YEARLY;BYWEEKNO=20;BYDAY=MO": "05-17T12:00:00+00:00 05-15T12:00:00+00:00",
 	} {
-		checkFires(t, cron.Config{Expression: expression}, "2027-01-31T10:30:00Z", want)
+		checkFires(t, cronspec.Config{Expression: expression}, "2027-01-31T10:30:00Z", want)
 	}
 }
 
@@ -106,39 +106,39 @@ func TestGapsAndFolds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		expression, zone, after string
-		gap                     cron.Gap
-		fold                    cron.Fold
+		gap                     cronspec.Gap
+		fold                    cronspec.Fold
 		want                    string
 	}{
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "", "", "03-29T03:00:00+02:00 03-30T02:30:00+02:00"},
-		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", cron.GapSkip, "", "03-30T02:30:00+02:00"},
+		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", cronspec.GapSkip, "", "03-30T02:30:00+02:00"},
 		{"0,30 2-3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "", "", "03-29T03:00:00+02:00 03-29T03:30:00+02:00 03-30T02:00:00+02:00"},
 		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "", "", "10-25T02:30:00+02:00 10-26T02:30:00+01:00"},
-		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "", cron.FoldBoth, "10-25T02:30:00+02:00 10-25T02:30:00+01:00 10-26T02:30:00+01:00"},
-		{"0 2,3 * * *", "Europe/Berlin", "2026-10-24T23:59:59Z", "", cron.FoldBoth, "10-25T02:00:00+02:00 10-25T02:00:00+01:00 10-25T03:00:00+01:00"},
+		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "", cronspec.FoldBoth, "10-25T02:30:00+02:00 10-25T02:30:00+01:00 10-26T02:30:00+01:00"},
+		{"0 2,3 * * *", "Europe/Berlin", "2026-10-24T23:59:59Z", "", cronspec.FoldBoth, "10-25T02:00:00+02:00 10-25T02:00:00+01:00 10-25T03:00:00+01:00"},
 		// From within the hour that happens twice.
 		{"30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "", "", "10-26T02:30:00+01:00"},
-		{"30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "", cron.FoldBoth, "10-25T02:30:00+01:00"},
+		{"30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", "", cronspec.FoldBoth, "10-25T02:30:00+01:00"},
 		// Steps are not times of day: the policies leave them alone.
 		{"*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z", "", "", "03-29T01:30:00+01:00 03-29T03:00:00+02:00 03-29T03:30:00+02:00"},
 		{"5 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z", "", "", "03-29T03:05:00+02:00"},
-		{"0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", cron.GapSkip, cron.FoldFirst, "10-25T02:00:00+02:00 10-25T02:00:00+01:00 10-25T03:00:00+01:00"},
+		{"0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", cronspec.GapSkip, cronspec.FoldFirst, "10-25T02:00:00+02:00 10-25T02:00:00+01:00 10-25T03:00:00+01:00"},
 		{"@every 1h", "Europe/Berlin", "2026-10-24T23:30:00Z", "", "", "10-25T02:00:00+02:00 10-25T02:00:00+01:00 10-25T03:00:00+01:00"},
 		// Once a year, within the hour that happens twice.
-		{"30 1 1 11 *", "America/New_York", "2026-10-01T00:00:00Z", "", cron.FoldBoth, "11-01T01:30:00-04:00 11-01T01:30:00-05:00 11-01T01:30:00-04:00"},
+		{"30 1 1 11 *", "America/New_York", "2026-10-01T00:00:00Z", "", cronspec.FoldBoth, "11-01T01:30:00-04:00 11-01T01:30:00-05:00 11-01T01:30:00-04:00"},
 		// Half an hour, at midnight, two hours, a whole day.
 		{"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", "", "", "10-04T02:30:00+11:00 10-05T02:15:00+11:00"},
 		{"0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", "", "", "09-06T01:00:00-03:00 09-07T00:00:00-03:00"},
 		{"0 2 * * *", "Antarctica/Troll", "2026-03-28T12:00:00Z", "", "", "03-29T03:00:00+02:00 03-30T02:00:00+02:00"},
 		{"0 9,10 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", "", "", "12-29T09:00:00-10:00 12-29T10:00:00-10:00 12-31T00:00:00+14:00 12-31T09:00:00+14:00"},
-		{"0 9 30 * *", "Pacific/Apia", "2011-12-29T00:00:00Z", cron.GapSkip, "", "01-30T09:00:00+14:00"},
+		{"0 9 30 * *", "Pacific/Apia", "2011-12-29T00:00:00Z", cronspec.GapSkip, "", "01-30T09:00:00+14:00"},
 		// The last change that a zone lists, before a rule for all years, which Go misplaces.
 		{"15 1 * * *", "America/Metlakatla", "2019-01-19T12:00:00Z", "", "", "01-20T01:15:00-08:00 01-21T01:15:00-09:00"},
 		{"30 0 * * *", "Europe/Volgograd", "2018-10-27T12:00:00Z", "", "", "10-28T00:30:00+03:00 10-29T00:30:00+04:00"},
 		{"DTSTART:20260101T023000 FREQ=DAILY", "Europe/Berlin", "2026-03-28T12:00:00Z", "", "", "03-29T03:00:00+02:00 03-30T02:30:00+02:00"},
 		{"DTSTART:20260101T003000 FREQ=HOURLY", "Europe/Berlin", "2026-10-24T23:50:00Z", "", "", "10-25T02:30:00+02:00 10-25T02:30:00+01:00 10-25T03:30:00+01:00"},
 	} {
-		checkFires(t, cron.Config{Expression: c.expression, Zone: c.zone, Gap: c.gap, Fold: c.fold}, c.after, c.want)
+		checkFires(t, cronspec.Config{Expression: c.expression, Zone: c.zone, Gap: c.gap, Fold: c.fold}, c.after, c.want)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestGapsAndFolds(t *testing.T) {
 func TestLastDayOfALeapYear(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Pacific/Auckland"} {
-		s := parse(t, cron.Config{Expression: "0 0,8,16 * * *", Zone: zone})
+		s := parse(t, cronspec.Config{Expression: "0 0,8,16 * * *", Zone: zone})
 		all := s.Between(at(t, "2028-12-01T00:00:00Z"), at(t, "2029-02-01T00:00:00Z"), 1000)
 		if len(all) != 3*62 {
 			t.Errorf("%s: %d fire times in 62 days, want 3 a day; the last is %s", zone, len(all), all[len(all)-1])
@@ -164,16 +164,16 @@ func TestStartAndEnd(t *testing.T) {
 		"FREQ=MINUTELY;COUNT=2":   "01-31T10:00:00+00:00 01-31T10:01:00+00:00 none",
 		"FREQ=DAILY;BYMINUTE=0,1": "01-31T10:00:00+00:00 01-31T10:01:00+00:00 none",
 	} {
-		checkFires(t, cron.Config{Expression: expression, Start: start, End: end}, "2026-01-01T00:00:00Z", want)
+		checkFires(t, cronspec.Config{Expression: expression, Start: start, End: end}, "2026-01-01T00:00:00Z", want)
 	}
 	// Nothing fires before a start within a second.
-	checkFires(t, cron.Config{Expression: "@every 10s", Start: start.Add(time.Millisecond)}, "2026-01-01T00:00:00Z", "01-31T10:00:01+00:00 01-31T10:00:11+00:00")
-	checkFires(t, cron.Config{Expression: "* * * * * *", Start: start.Add(time.Millisecond)}, "2026-01-01T00:00:00Z", "01-31T10:00:01+00:00")
+	checkFires(t, cronspec.Config{Expression: "@every 10s", Start: start.Add(time.Millisecond)}, "2026-01-01T00:00:00Z", "01-31T10:00:01+00:00 01-31T10:00:11+00:00")
+	checkFires(t, cronspec.Config{Expression: "* * * * * *", Start: start.Add(time.Millisecond)}, "2026-01-01T00:00:00Z", "01-31T10:00:01+00:00")
 }
 
 func TestBetween(t *testing.T) {
 	t.Parallel()
-	s := parse(t, cron.Config{Expression: "0 * * * *"})
+	s := parse(t, cronspec.Config{Expression: "0 * * * *"})
 	from, to := at(t, "2027-01-31T10:00:00Z"), at(t, "2027-01-31T13:00:00Z")
 	all := s.Between(from, to, 10)
 	if len(all) != 3 || !all[0].Equal(from) || !all[2].Equal(to.Add(-time.Hour)) {
@@ -187,12 +187,12 @@ func TestBetween(t *testing.T) {
 // Jitter moves each occurrence by its own time, and always by the same.
 func TestJitter(t *testing.T) {
 	t.Parallel()
-	a := parse(t, cron.Config{Name: "a", Expression: "@hourly", Jitter: time.Minute})
-	b := parse(t, cron.Config{Name: "b", Expression: "@hourly", Jitter: time.Minute, Zone: "Asia/Tokyo"})
+	a := parse(t, cronspec.Config{Name: "a", Expression: "@hourly", Jitter: time.Minute})
+	b := parse(t, cronspec.Config{Name: "b", Expression: "@hourly", Jitter: time.Minute, Zone: "Asia/Tokyo"})
 	nominal := at(t, "2027-01-31T10:00:00Z")
 	seen := map[time.Duration]bool{}
 	for range 100 {
-		for _, s := range []*cron.Schedule{a, b} {
+		for _, s := range []*cronspec.Schedule{a, b} {
 			later := s.Due(nominal).Sub(nominal)
 			if later < 0 || later >= time.Minute || s.Due(nominal.In(time.FixedZone("", 3600))).Sub(nominal) != later {
 				t.Fatalf("due %s later", later)
@@ -214,7 +214,7 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	minutes, times := map[int]bool{}, map[string]bool{}
 	for i := range 1000 {
-		s := parse(t, cron.Config{Name: strings.Repeat("x", i), Expression: "H H H H *"})
+		s := parse(t, cronspec.Config{Name: strings.Repeat("x", i), Expression: "H H H H *"})
 		next, ok := s.Next(at(t, "2027-01-01T00:00:00Z"))
 		if !ok || next.Day() > 28 || !s.HasSpread() {
 			t.Fatal(next)
@@ -231,7 +231,7 @@ func TestSpread(t *testing.T) {
 		"H(0-9)/5,30 H(9-17) * * *": "01-31T12:02:00+00:00 01-31T12:07:00+00:00 01-31T12:30:00+00:00",
 		"0 0 * * THU":               "02-04T00:00:00+00:00",
 	} {
-		checkFires(t, cron.Config{Name: "report", Expression: expression}, "2027-01-31T10:30:00Z", want)
+		checkFires(t, cronspec.Config{Name: "report", Expression: expression}, "2027-01-31T10:30:00Z", want)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestReadingsAreTold(t *testing.T) {
 		"0 0 1 jan-mar/2 *":  "",
 		"0 22-2/2 * * fri#3": "",
 	} {
-		got := parse(t, cron.Config{Expression: expression}).Note([]time.Time{time.Unix(0, 0)})
+		got := parse(t, cronspec.Config{Expression: expression}).Note([]time.Time{time.Unix(0, 0)})
 		if !strings.Contains(got, want) || (got != "") != (want != "") {
 			t.Errorf("%s: %q, want %q", expression, got, want)
 		}
@@ -284,7 +284,7 @@ func TestRangesOfWeekdays(t *testing.T) {
 						continue
 					}
 					got := map[string]bool{}
-					for _, fire := range parse(t, cron.Config{Expression: expression}).Between(monday, monday.AddDate(0, 0, 7), 8) {
+					for _, fire := range parse(t, cronspec.Config{Expression: expression}).Between(monday, monday.AddDate(0, 0, 7), 8) {
 						got[strings.ToLower(fire.Format("Mon"))] = true
 					}
 					if !maps.Equal(got, want) {

@@ -1,11 +1,11 @@
-package cron_test
+package cronspec_test
 
 import (
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 )
 
 const (
@@ -33,15 +33,15 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expression string, from uint32, skip, both bool) {
 		hang := time.AfterFunc(fuzzedHangsAfter, func() { panic("hangs: " + expression) })
 		defer hang.Stop()
-		c := cron.Config{Expression: expression, Zone: "America/Santiago", Start: time.Unix(int64(from), 0), Name: "x", Zones: embedded}
+		c := cronspec.Config{Expression: expression, Zone: "America/Santiago", Start: time.Unix(int64(from), 0), Name: "x", Zones: embedded}
 		if skip {
-			c.Gap = cron.GapSkip
+			c.Gap = cronspec.GapSkip
 		}
 		if both {
-			c.Fold = cron.FoldBoth
+			c.Fold = cronspec.FoldBoth
 		}
 		before := allocated()
-		s, err := cron.Parse(c)
+		s, err := cronspec.Parse(c)
 		if err != nil {
 			if s != nil || err.Error() == "" {
 				t.Fatalf("%q: %v, %v", expression, s, err)
