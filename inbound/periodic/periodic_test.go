@@ -99,7 +99,7 @@ func (f *fixture) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*ki
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{World: inboundtest.New(t)}
-	f.Service = periodic.New(periodic.Config{
+	f.Service = periodic.NewService(periodic.ServiceConfig{
 		Store: f.Store, Keeper: f, Jobs: f, Lambdas: f.Catalog, Tasks: f, Clock: f.Clock,
 		FirstRow: func(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
 			return store.WakeKey{Partition: task.Partition{Lambda: l.Ref, Priority: r.Spec.Class}, Wake: due.CeilMillis(), ID: idOf(c.Name, r.Number, nominal)}

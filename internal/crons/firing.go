@@ -26,8 +26,8 @@ const (
 	nominalText = "{{nominal}}"
 )
 
-// Config is what a Firing is made of.
-type Config struct {
+// FiringConfig is what a Firing is made of.
+type FiringConfig struct {
 	Store Store
 	// Lambda returns a lambda; nil if it is not known.
 	Lambda func(ref uint32) *task.Lambda
@@ -46,10 +46,10 @@ type Config struct {
 
 // Firing decides about occurrences when their time comes, and puts the next ones. It is safe for concurrent
 // use, by several processes too.
-type Firing struct{ Config }
+type Firing struct{ FiringConfig }
 
 // NewFiring returns a Firing.
-func NewFiring(c Config) *Firing { return &Firing{c} }
+func NewFiring(c FiringConfig) *Firing { return &Firing{c} }
 
 // Decide decides about occurrences that have no task row. When it returns, the row of the next one is stored.
 // The rows of all next ones are put together: 100,000 crons may be due at one instant.

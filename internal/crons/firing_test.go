@@ -58,7 +58,7 @@ func newFixture(t *testing.T) *fixture {
 		t: t, time: v, rows: &flaky{Store: store.New(storemem.New(), store.Config{Clock: c})},
 		lambda: &task.Lambda{Name: "mail", Ref: 7, Priorities: []string{"high", "normal"}, Shards: 8, Retention: time.Hour},
 	}
-	f.Firing = NewFiring(Config{
+	f.Firing = NewFiring(FiringConfig{
 		Store: f.rows, Lambda: func(uint32) *task.Lambda { return f.lambda }, InlineMax: 100, Clock: c, Log: slog.New(slog.DiscardHandler),
 		Added: func(t *task.Task) { f.added = append(f.added, t.ID) },
 	})

@@ -12,7 +12,7 @@ import (
 // newFiring returns what puts the occurrences of crons. added tells the scheduler of one, if there is one
 // here.
 func (n *Node) newFiring(c *Config, added func(*task.Task)) *crons.Firing {
-	return crons.NewFiring(crons.Config{
+	return crons.NewFiring(crons.FiringConfig{
 		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
 		Fired: func(t *task.Task, made string) string {
 			return n.tracer.Fired(t, nameOf(n.catalog.ByRef(t.Partition.Lambda)), made)

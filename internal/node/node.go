@@ -206,7 +206,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	n.chaining = chaining.New(chaining.Config{
 		Store: n.store, Keeper: n.chains, Tasks: n.inbound, Sealer: seal, Clock: c.Clock,
 	})
-	n.periodic = periodic.New(periodic.Config{
+	n.periodic = periodic.NewService(periodic.ServiceConfig{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
 		PayloadBytesMax: n.store.PayloadBytesMax(), Traced: n.tracer.Current,
 	})

@@ -55,8 +55,8 @@ type Tasks interface {
 	Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
 }
 
-// Config is what a Service is made of.
-type Config struct {
+// ServiceConfig is what a Service is made of.
+type ServiceConfig struct {
 	Store   crons.Store
 	Keeper  Keeper
 	Jobs    Jobs
@@ -76,14 +76,14 @@ type Config struct {
 
 // Service serves crons. It is safe for concurrent use.
 type Service struct {
-	Config
+	ServiceConfig
 
 	counting chan struct{}
 	created  atomic.Int64 // when the last cron was created, in microseconds
 }
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{Config: c, counting: make(chan struct{}, countsMax)} }
+func NewService(c ServiceConfig) *Service { return &Service{ServiceConfig: c, counting: make(chan struct{}, countsMax)} }
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the cron kept changing; try again")
 
