@@ -28,7 +28,7 @@
 //	inbound/chaining    shows, cancels, pauses and redrives chains
 //	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
 //	inbound/grouping    makes, fills, seals and shows the groups of internal/groups, after which tasks follow
-//	inbound/periodic    sets, pauses, runs and shows the crons of internal/crons, and tells what became
+//	internal/feature/cron    sets, pauses, runs and shows the crons of internal/feature/cron, and tells what became
 //	                    of their nominal times
 //	scheduler           looks ahead in the partitions it owns and fires what is due
 //	dispatcher          puts due tasks on their lambda's queue

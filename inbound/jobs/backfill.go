@@ -7,14 +7,14 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // CreateBackfill starts the job of a backfill of a cron of a lambda. Without a pace it has that of the
 // lambda's recovery quota.
-func (s *Service) CreateBackfill(ctx context.Context, b *crons.Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
+func (s *Service) CreateBackfill(ctx context.Context, b *cron.Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
 	id, err := s.idOf(ctx, r.RequestId)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -25,7 +25,7 @@ type filler struct {
 	calls int
 }
 
-func (f *filler) fill(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (done crons.Filled, err error) {
+func (f *filler) fill(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (done cron.Filled, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
@@ -53,7 +53,7 @@ func newFiller() *filler { return &filler{seen: map[task.Instant]int{}, who: map
 
 func (f *fixture) createBackfill(s *server, seconds int, r *kinesinv1.BackfillCronRequest) *kinesinv1.Job {
 	f.T.Helper()
-	j, err := s.CreateBackfill(f.Ctx, &crons.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
+	j, err := s.CreateBackfill(f.Ctx, &cron.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestARepeatedBackfillCall(t *testing.T) {
 		if two := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]}); two.Id != one.Id {
 			t.Errorf("jobs %s and %s", one.Id, two.Id)
 		}
-		if _, err := s.CreateBackfill(f.Ctx, &crons.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
+		if _, err := s.CreateBackfill(f.Ctx, &cron.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
 			t.Error("another backfill has the id of the first")
 		}
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -79,7 +79,7 @@ type Tasks interface {
 
 // Fill schedules the next occurrences of a backfill, at most limit, after a nominal time; 0: the first ones.
 // It leaves alone what it did before. The caller in the context is who made the job.
-type Fill func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error)
+type Fill func(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (cron.Filled, error)
 
 // Members returns members of a group from an index on that have not ended, at most limit, and where the next
 // ones begin. It seals the group, as the caller in the context.

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -49,8 +49,8 @@ type job struct {
 	// Traceparent is the span of the call that made it, if that was traced.
 	Traceparent string `json:"traceparent,omitempty"`
 
-	Backfill *crons.Backfill `json:"backfill,omitempty"`
-	Group    string          `json:"group,omitempty"` // whose members are cancelled
+	Backfill *cron.Backfill `json:"backfill,omitempty"`
+	Group    string         `json:"group,omitempty"` // whose members are cancelled
 
 	Matched  int64            `json:"matched"`
 	Examined int64            `json:"examined"`

@@ -4,15 +4,15 @@ import (
 	"context"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // newFiring returns what puts the occurrences of crons. added tells the scheduler of one, if there is one
 // here.
-func (n *Node) newFiring(c *Config, added func(*task.Task)) *crons.Firing {
-	return crons.NewFiring(crons.FiringConfig{
+func (n *Node) newFiring(c *Config, added func(*task.Task)) *cron.Firing {
+	return cron.NewFiring(cron.FiringConfig{
 		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
 		Fired: func(t *task.Task, made string) string {
 			return n.tracer.Fired(t, nameOf(n.catalog.ByRef(t.Partition.Lambda)), made)
@@ -44,7 +44,7 @@ func (n *Node) cancelOccurrence(ctx context.Context, t *task.Task) {
 }
 
 // cronFirstRow returns the key of the row with which an occurrence waits.
-func cronFirstRow(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
+func cronFirstRow(c *cron.Cron, l *catalog.Entry, r *cron.Revision, nominal, due task.Instant) store.WakeKey {
 	id := task.OccurrenceID(c.Ref, c.Name, c.Created, task.Firing{Revision: r.Number, Nominal: nominal})
-	return store.WakeKey{Partition: crons.PartitionOf(&l.Lambda, r.Spec.Class, c.Name), Wake: due, ID: id}
+	return store.WakeKey{Partition: cron.PartitionOf(&l.Lambda, r.Spec.Class, c.Name), Wake: due, ID: id}
 }

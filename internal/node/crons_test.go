@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -66,15 +66,15 @@ func (f *fires) all() string {
 	return strings.Join(f.seen, " ")
 }
 
-func (r *rig) cron(i int, schedule string, change func(s *crons.Spec)) {
+func (r *rig) cron(i int, schedule string, change func(s *cron.Spec)) {
 	r.Helper()
 	l, err := r.nodes[i].node.catalog.Find(r.ctx, "mail")
 	if err != nil {
 		r.Fatal(err)
 	}
 	now := task.InstantOf(time.Now())
-	c := &crons.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []crons.Revision{{
-		Number: 1, From: now, Spec: crons.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
+	c := &cron.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []cron.Revision{{
+		Number: 1, From: now, Spec: cron.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
 	}}}
 	if change != nil {
 		change(&c.Revisions[0].Spec)
@@ -106,22 +106,22 @@ func TestACronFires(t *testing.T) {
 
 func TestWhatOverlaps(t *testing.T) {
 	for _, c := range []struct {
-		overlap crons.Overlap
+		overlap cron.Overlap
 		want    string
 		most    int
 	}{
-		{crons.OverlapSkip, "00:00:10 00:00:40", 1},
-		{crons.OverlapAllow, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 3},
-		{crons.OverlapQueue, "00:00:10 00:00:30 00:01:00", 1},
-		{crons.OverlapCancel, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 1},
-		{crons.OverlapReplace, "00:00:10 00:00:30 00:01:00", 1},
+		{cron.OverlapSkip, "00:00:10 00:00:40", 1},
+		{cron.OverlapAllow, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 3},
+		{cron.OverlapQueue, "00:00:10 00:00:30 00:01:00", 1},
+		{cron.OverlapCancel, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 1},
+		{cron.OverlapReplace, "00:00:10 00:00:30 00:01:00", 1},
 	} {
 		t.Run(string(c.overlap), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
 				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(25*time.Second), sdk.Slots(5))
-				r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = c.overlap })
+				r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.Overlap = c.overlap })
 				time.Sleep(64 * time.Second)
 				if got := f.all(); got != c.want || f.most != c.most {
 					t.Errorf("fired %s, %d at once; want %s, %d", got, f.most, c.want, c.most)
@@ -150,20 +150,20 @@ func (r *rig) away(i int, d time.Duration) {
 
 func TestWhatWasMissed(t *testing.T) {
 	for _, c := range []struct {
-		catchUp crons.CatchUp
-		change  func(s *crons.Spec)
+		catchUp cron.CatchUp
+		change  func(s *cron.Spec)
 		want    string
 	}{
-		{crons.CatchUpLast, nil, "00:10:00 01:00:00 01:10:00"},
-		{crons.CatchUpNone, nil, "00:10:00 01:10:00"},
-		{crons.CatchUpAll, nil, "00:10:00 00:20:00 00:30:00 00:40:00 00:50:00 01:00:00 01:10:00"},
-		{crons.CatchUpAll, func(s *crons.Spec) { s.CatchUpMax = 2 }, "00:10:00 00:50:00 01:00:00 01:10:00"},
-		{crons.CatchUpAll, func(s *crons.Spec) { s.CatchUpWithinMS = 30 * 60_000 }, "00:10:00 00:40:00 00:50:00 01:00:00 01:10:00"},
+		{cron.CatchUpLast, nil, "00:10:00 01:00:00 01:10:00"},
+		{cron.CatchUpNone, nil, "00:10:00 01:10:00"},
+		{cron.CatchUpAll, nil, "00:10:00 00:20:00 00:30:00 00:40:00 00:50:00 01:00:00 01:10:00"},
+		{cron.CatchUpAll, func(s *cron.Spec) { s.CatchUpMax = 2 }, "00:10:00 00:50:00 01:00:00 01:10:00"},
+		{cron.CatchUpAll, func(s *cron.Spec) { s.CatchUpWithinMS = 30 * 60_000 }, "00:10:00 00:40:00 00:50:00 01:00:00 01:10:00"},
 	} {
 		t.Run(string(c.catchUp), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
 				r.lambda(admin.Lambda{Name: "mail"})
-				r.cron(0, "*/10 * * * *", func(s *crons.Spec) {
+				r.cron(0, "*/10 * * * *", func(s *cron.Spec) {
 					if s.CatchUp = c.catchUp; c.change != nil {
 						c.change(s)
 					}
@@ -185,10 +185,10 @@ func TestWhatWasMissed(t *testing.T) {
 }
 
 // change changes the cron by what is stored.
-func (r *rig) change(change func(c *crons.Cron, now task.Instant) error) {
+func (r *rig) change(change func(c *cron.Cron, now task.Instant) error) {
 	r.Helper()
 	f := r.nodes[0].node.firing
-	c, err := crons.Find(r.ctx, f.Store, "tick")
+	c, err := cron.Find(r.ctx, f.Store, "tick")
 	if err == nil {
 		c.Updated = task.InstantOf(time.Now())
 		err = change(c, c.Updated)
@@ -211,7 +211,7 @@ func TestARevisionTakesOver(t *testing.T) {
 				began := time.Now().Truncate(time.Minute)
 				r.cron(0, "*/10 * * * * *", nil)
 				time.Sleep(time.Until(began.Add(at)))
-				r.change(func(c *crons.Cron, now task.Instant) error {
+				r.change(func(c *cron.Cron, now task.Instant) error {
 					s := c.Now().Spec
 					s.Schedule = "*/5 * * * * *"
 					return c.Change(s, now)
@@ -237,20 +237,20 @@ func TestAnOccurrenceThatOutlivesChanges(t *testing.T) {
 		r.work(r.nodes[0], "mail", f.handler(95*time.Second), sdk.Slots(5))
 		began := time.Now().Truncate(time.Minute)
 		r.cron(0, "*/10 * * * * *", nil)
-		recollect := func(name string) func(c *crons.Cron, now task.Instant) error {
-			return func(c *crons.Cron, now task.Instant) error {
+		recollect := func(name string) func(c *cron.Cron, now task.Instant) error {
+			return func(c *cron.Cron, now task.Instant) error {
 				s := c.Now().Spec
 				s.Collection, s.Class = name, 3-s.Class
 				return c.Change(s, now)
 			}
 		}
-		for at, change := range slices.All([]func(c *crons.Cron, now task.Instant) error{
+		for at, change := range slices.All([]func(c *cron.Cron, now task.Instant) error{
 			recollect("one"),
 			recollect("two"),
-			func(c *crons.Cron, now task.Instant) error {
-				return c.PauseAt(crons.Pause{Reason: "test", At: now}, now)
+			func(c *cron.Cron, now task.Instant) error {
+				return c.PauseAt(cron.Pause{Reason: "test", At: now}, now)
 			},
-			(*crons.Cron).Resume,
+			(*cron.Cron).Resume,
 		}) {
 			time.Sleep(time.Until(began.Add(32*time.Second + time.Duration(at)*10*time.Second)))
 			r.change(change)
@@ -275,8 +275,8 @@ func TestAPausedCron(t *testing.T) {
 				began := time.Now().Truncate(time.Minute)
 				r.cron(0, "*/10 * * * * *", nil)
 				time.Sleep(time.Until(began.Add(12 * time.Second)))
-				r.change(func(c *crons.Cron, now task.Instant) error {
-					p := crons.Pause{Reason: "db maintenance", At: now}
+				r.change(func(c *cron.Cron, now task.Instant) error {
+					p := cron.Pause{Reason: "db maintenance", At: now}
 					if until > 0 {
 						p.Until = now.Add(until)
 					}
@@ -287,7 +287,7 @@ func TestAPausedCron(t *testing.T) {
 					if got, want := f.all(), "00:00:10"; got != want {
 						t.Errorf("fired %s while it was paused, want %s", got, want)
 					}
-					r.change((*crons.Cron).Resume)
+					r.change((*cron.Cron).Resume)
 				}
 				time.Sleep(time.Until(began.Add(82 * time.Second)))
 				// The last one of the pause is caught up with, unless the next is due when its end is seen.
@@ -310,12 +310,12 @@ func TestFailuresPauseACron(t *testing.T) {
 		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
 			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
 		})
-		r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.FailuresMax = 3 })
+		r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.FailuresMax = 3 })
 		time.Sleep(2 * time.Minute)
 		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
 			t.Errorf("fired %s, want %s", got, want)
 		}
-		c, err := crons.Find(r.ctx, r.nodes[0].node.firing.Store, "tick")
+		c, err := cron.Find(r.ctx, r.nodes[0].node.firing.Store, "tick")
 		if err != nil || c.Now().Pause == nil || !strings.Contains(c.Now().Pause.Reason, "3 occurrences in a row") {
 			t.Errorf("%+v, %v", c, err)
 		}
@@ -333,7 +333,7 @@ func backfillRuns(t *testing.T, nodes int) {
 	t.Helper()
 	inRig(t, drivers{}, nodes, nil, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail"})
-		r.cron(nodes-1, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = crons.OverlapSkip })
+		r.cron(nodes-1, "*/10 * * * * *", func(s *cron.Spec) { s.Overlap = cron.OverlapSkip })
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
 		time.Sleep(5 * time.Second)

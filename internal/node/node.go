@@ -18,13 +18,12 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
-	"github.com/kinesin-io/kinesin/inbound/periodic"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -192,7 +191,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf, Rested: n.rests,
 		Traced: n.tracer.Current, Step: n.tracer.Step,
-		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
+		Fill: func(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (cron.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)
 		},
 		Members: func(ctx context.Context, group string, from uint32, limit int) ([]inbound.Row, uint32, bool, error) {
@@ -206,7 +205,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	n.chaining = chaining.New(chaining.Config{
 		Store: n.store, Keeper: n.chains, Tasks: n.inbound, Sealer: seal, Clock: c.Clock,
 	})
-	n.periodic = periodic.NewService(periodic.ServiceConfig{
+	n.periodic = cron.NewService(cron.ServiceConfig{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
 		PayloadBytesMax: n.store.PayloadBytesMax(), Traced: n.tracer.Current,
 	})

@@ -18,7 +18,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
-	"github.com/kinesin-io/kinesin/inbound/periodic"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
@@ -27,9 +26,9 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -74,10 +73,10 @@ type Node struct {
 	lambdas    *lambdas.Service // nil without inbound's role
 	jobs       *jobs.Service    // nil without inbound's role
 	gating     *gating.Service  // nil without inbound's role
-	firing     *crons.Firing
+	firing     *cron.Firing
 	chaining   *chaining.Service // nil without inbound's role
 	horizon    time.Duration     // of due times; 0: inbound's default
-	periodic   *periodic.Service // nil without inbound's role
+	periodic   *cron.Service     // nil without inbound's role
 	groups     *groups.Keeper    // nil without inbound's role
 	grouping   *grouping.Service // nil without inbound's role
 	hsc        *hsc.Service      // nil without the role

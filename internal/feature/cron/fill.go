@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -59,7 +58,7 @@ func (s *Service) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronReq
 	if _, err := s.lambdaOf(ctx, c); err != nil {
 		return nil, err
 	}
-	b, err := crons.NewBackfill(c, from, to)
+	b, err := NewBackfill(c, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +83,7 @@ func utc(i task.Instant) string { return i.Time().UTC().Format(time.RFC3339) }
 
 // count returns how many nominal times a backfill has, or one more than backfillAllMax if they are more, and
 // the first ones.
-func (s *Service) count(ctx context.Context, c *crons.Cron, b *crons.Backfill) (n int64, sample []int64, err error) {
+func (s *Service) count(ctx context.Context, c *Cron, b *Backfill) (n int64, sample []int64, err error) {
 	select {
 	case s.counting <- struct{}{}:
 		defer func() { <-s.counting }()
@@ -108,7 +107,7 @@ func (s *Service) count(ctx context.Context, c *crons.Cron, b *crons.Backfill) (
 }
 
 // dryRun says what a backfill would do: with each nominal time if they are few, else how many there are.
-func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, count int64, sample []int64) (*kinesinv1.Job, error) {
+func (s *Service) dryRun(ctx context.Context, c *Cron, b *Backfill, count int64, sample []int64) (*kinesinv1.Job, error) {
 	job := &kinesinv1.Job{
 		Action: "backfill", State: "counted", Matched: count, MatchedExact: true, Created: int64(s.Clock.Now()), CreatedBy: access.From(ctx).Name,
 		Backfill: &kinesinv1.Backfill{Cron: c.Name, From: int64(b.From), To: int64(b.To), Sample: sample},
@@ -138,20 +137,20 @@ func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, 
 
 // Fill schedules the next occurrences of a backfill, at most limit, after a nominal time. It leaves alone
 // what it did before.
-func (s *Service) Fill(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
+func (s *Service) Fill(ctx context.Context, b *Backfill, after task.Instant, limit int) (Filled, error) {
 	c, err := s.find(ctx, b.Cron)
 	if err != nil {
-		return crons.Filled{}, refusal.Wire(err)
+		return Filled{}, refusal.Wire(err)
 	}
 	if err := b.CheckSame(c); err != nil {
-		return crons.Filled{}, refusal.Wire(err)
+		return Filled{}, refusal.Wire(err)
 	}
 	if by := access.From(ctx); !by.Grants.Allow(access.Operate, c.Lambda) || !by.Grants.AllowIn(access.Schedule, c.Lambda, c.Now().Spec.Collection) {
-		return crons.Filled{}, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%s may not operate lambda %s and schedule tasks in the collection of cron %s any more", by.Name, c.Lambda, c.Name)
+		return Filled{}, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%s may not operate lambda %s and schedule tasks in the collection of cron %s any more", by.Name, c.Lambda, c.Name)
 	}
 	nominals, filled, err := s.nextFill(ctx, c, b, max(after, b.From-1), min(limit, lookAtMost))
 	if err != nil {
-		return crons.Filled{}, refusal.Wire(err)
+		return Filled{}, refusal.Wire(err)
 	}
 	var wanted []task.Instant
 	for i, outcome := range filled.Outcomes {
@@ -166,7 +165,7 @@ func (s *Service) Fill(ctx context.Context, b *crons.Backfill, after task.Instan
 }
 
 // nextFill returns the next nominal times of a backfill, and what is to become of each.
-func (s *Service) nextFill(ctx context.Context, c *crons.Cron, b *crons.Backfill, after task.Instant, limit int) (nominals []task.Instant, filled crons.Filled, err error) {
+func (s *Service) nextFill(ctx context.Context, c *Cron, b *Backfill, after task.Instant, limit int) (nominals []task.Instant, filled Filled, err error) {
 	l, err := s.lambdaOf(ctx, c)
 	if err != nil {
 		return nil, filled, err
@@ -180,7 +179,7 @@ func (s *Service) nextFill(ctx context.Context, c *crons.Cron, b *crons.Backfill
 	for i, at := range times {
 		nominals[i] = task.InstantOf(at)
 	}
-	filled = crons.Filled{Outcomes: make([]string, len(nominals)), Last: after, IsLast: len(nominals) < limit}
+	filled = Filled{Outcomes: make([]string, len(nominals)), Last: after, IsLast: len(nominals) < limit}
 	if len(nominals) == 0 {
 		return nil, filled, nil
 	}
@@ -190,7 +189,7 @@ func (s *Service) nextFill(ctx context.Context, c *crons.Cron, b *crons.Backfill
 
 // plan says what is to become of nominal times: they are scheduled, unless their occurrence ran, runs, or may
 // run yet, or an earlier backfill made up for it.
-func (s *Service) plan(ctx context.Context, c *crons.Cron, l *catalog.Entry, nominals []task.Instant, outcomes []string) error {
+func (s *Service) plan(ctx context.Context, c *Cron, l *catalog.Entry, nominals []task.Instant, outcomes []string) error {
 	byCron, err := s.byCron(ctx, c, l, nominals)
 	if err != nil {
 		return err
@@ -223,7 +222,7 @@ func (s *Service) plan(ctx context.Context, c *crons.Cron, l *catalog.Entry, nom
 
 // byCron returns what became of those of some nominal times for which a revision is in charge that the cron
 // remembers.
-func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, of []task.Instant) (map[task.Instant]string, error) {
+func (s *Service) byCron(ctx context.Context, c *Cron, l *catalog.Entry, of []task.Instant) (map[task.Instant]string, error) {
 	now := s.Clock.Now()
 	first, last := of[0], of[len(of)-1]
 	wanted := make(map[task.Instant]bool, len(of))
@@ -273,7 +272,7 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 
 // ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron
 // does not remember any more, of the last such revisions.
-func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.Instant) (map[task.Instant]bool, error) {
+func (s *Service) ranUnremembered(ctx context.Context, c *Cron, of []task.Instant) (map[task.Instant]bool, error) {
 	all := map[task.Instant]bool{}
 	oldest := &c.Revisions[0]
 	var old []task.Instant

@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
@@ -21,7 +20,7 @@ func delivers(lambda string) error {
 }
 
 // specOf returns what a request says about a cron, checked, and its lambda.
-func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spec, *catalog.Entry, error) {
+func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*Spec, *catalog.Entry, error) {
 	spec, err := askedSettings(asked)
 	if err != nil {
 		return nil, nil, err
@@ -38,7 +37,7 @@ func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spe
 }
 
 // askedSettings returns what is asked for, checked as far as it needs no lambda.
-func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
+func askedSettings(asked *kinesinv1.Cron) (*Spec, error) {
 	jitter, err := millisOf("jitter", asked.Jitter)
 	if err != nil {
 		return nil, err
@@ -50,9 +49,9 @@ func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
 	if asked.Start < 0 || asked.End < 0 {
 		return nil, refusal.Invalid("the start or the end is before 1970: want the years 1970 to 2199")
 	}
-	spec := &crons.Spec{
+	spec := &Spec{
 		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.Start), End: task.Instant(asked.End), JitterMS: jitter,
-		Gap: cronspec.Gap(asked.Gap), Fold: cronspec.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
+		Gap: cronspec.Gap(asked.Gap), Fold: cronspec.Fold(asked.Fold), Overlap: Overlap(asked.Overlap), CatchUp: CatchUp(asked.CatchUp),
 		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: within, FailuresMax: int(asked.FailuresMax),
 		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: asked.Payload,
 	}
@@ -64,7 +63,7 @@ func askedSettings(asked *kinesinv1.Cron) (*crons.Spec, error) {
 }
 
 // fit checks the settings of a cron with a name against its lambda, and completes them.
-func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *cronspec.Schedule, err error) {
+func (s *Service) fit(spec *Spec, name string, l *task.Lambda) (schedule *cronspec.Schedule, err error) {
 	if l.Mode == task.Deliver {
 		return nil, delivers(l.Name)
 	}
@@ -78,15 +77,15 @@ func (s *Service) fit(spec *crons.Spec, name string, l *task.Lambda) (schedule *
 }
 
 // checkFires refuses a cron whose time is over.
-func (s *Service) checkFires(spec *crons.Spec, schedule *cronspec.Schedule) error {
+func (s *Service) checkFires(spec *Spec, schedule *cronspec.Schedule) error {
 	now := s.Clock.Now()
-	if _, fires := schedule.Next(now.Add(crons.ChangeAfter).Time()); !fires {
+	if _, fires := schedule.Next(now.Add(ChangeAfter).Time()); !fires {
 		return refusal.Invalid("%q fires no more after %s: want a later end, UNTIL or COUNT", spec.Schedule, now.Time().UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-func (s *Service) checkPayload(spec *crons.Spec) error {
+func (s *Service) checkPayload(spec *Spec) error {
 	if n := payloadBytes(spec); s.PayloadBytesMax > 0 && n > s.PayloadBytesMax {
 		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes, with the nominal time in it: want at most %d", n, s.PayloadBytesMax)
 	}
@@ -94,7 +93,7 @@ func (s *Service) checkPayload(spec *crons.Spec) error {
 }
 
 // payloadBytes returns how large the payload of an occurrence may be.
-func payloadBytes(s *crons.Spec) int {
+func payloadBytes(s *Spec) int {
 	const name, longest = "{{nominal}}", "2027-01-31T09:00:00+01:00"
 	return len(s.Payload) + bytes.Count(s.Payload, []byte(name))*(len(longest)-len(name))
 }
@@ -108,14 +107,14 @@ func millisOf(what string, micros int64) (int64, error) {
 }
 
 // withoutDefaults takes out what says the same as nothing, so that equal settings are stored equally.
-func withoutDefaults(s *crons.Spec) {
+func withoutDefaults(s *Spec) {
 	isDefault(&s.Zone, "UTC")
 	isDefault(&s.Gap, cronspec.GapShift)
 	isDefault(&s.Fold, cronspec.FoldFirst)
-	isDefault(&s.Overlap, crons.OverlapSkip)
-	isDefault(&s.CatchUp, crons.CatchUpLast)
-	isDefault(&s.CatchUpMax, crons.CatchUpMaxDefault)
-	isDefault(&s.CatchUpWithinMS, crons.CatchUpWithinDefault.Milliseconds())
+	isDefault(&s.Overlap, OverlapSkip)
+	isDefault(&s.CatchUp, CatchUpLast)
+	isDefault(&s.CatchUpMax, CatchUpMaxDefault)
+	isDefault(&s.CatchUpWithinMS, CatchUpWithinDefault.Milliseconds())
 }
 
 func isDefault[T comparable](setting *T, value T) {
@@ -125,11 +124,11 @@ func isDefault[T comparable](setting *T, value T) {
 }
 
 // newCron returns a cron that is in charge of the nominal times from a moment after now on.
-func (s *Service) newCron(name string, spec *crons.Spec, l *catalog.Entry, by string) *crons.Cron {
+func (s *Service) newCron(name string, spec *Spec, l *catalog.Entry, by string) *Cron {
 	now := s.Clock.Now()
-	return &crons.Cron{
+	return &Cron{
 		Name: name, Lambda: l.Name, Ref: l.Ref, Created: s.stamp(now), CreatedBy: by, Updated: now, UpdatedBy: by,
-		Revisions: []crons.Revision{{Number: 1, From: now.Add(crons.ChangeAfter), Spec: *spec}},
+		Revisions: []Revision{{Number: 1, From: now.Add(ChangeAfter), Spec: *spec}},
 	}
 }
 
@@ -153,7 +152,7 @@ func (s *Service) stamp(now task.Instant) task.Instant {
 }
 
 // isSame reports whether a cron has these settings already.
-func isSame(c *crons.Cron, spec *crons.Spec, l *catalog.Entry) bool {
+func isSame(c *Cron, spec *Spec, l *catalog.Entry) bool {
 	have, errHave := json.Marshal(c.Now().Spec)
 	want, errWant := json.Marshal(spec)
 	return errHave == nil && errWant == nil && c.Ref == l.Ref && bytes.Equal(have, want)

@@ -1,4 +1,4 @@
-package periodic_test
+package cron_test
 
 import (
 	"maps"

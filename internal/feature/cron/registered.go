@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -20,7 +19,7 @@ import (
 const registeredBy = "(registration)"
 
 // isRegistered reports whether a cron is there because the registration of its lambda declares it.
-func (s *Service) isRegistered(c *crons.Cron) bool {
+func (s *Service) isRegistered(c *Cron) bool {
 	if !c.Registered {
 		return false
 	}
@@ -29,13 +28,13 @@ func (s *Service) isRegistered(c *crons.Cron) bool {
 }
 
 // registered refuses a call that changes what the next round of registrations would change back.
-func registered(c *crons.Cron) error {
+func registered(c *Cron) error {
 	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
 		"cron %s is registered with lambda %s: change or remove it there (crons of its module call in Terraform); a pause needs no change of it", c.Name, c.Lambda)
 }
 
 // specOfRegistered returns what a registration says about a cron, checked.
-func (s *Service) specOfRegistered(asked *kinesinv1.Cron, l *task.Lambda) (*crons.Spec, *cronspec.Schedule, error) {
+func (s *Service) specOfRegistered(asked *kinesinv1.Cron, l *task.Lambda) (*Spec, *cronspec.Schedule, error) {
 	spec, err := askedSettings(asked)
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +50,7 @@ func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Regist
 	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
 		_, _, err := s.specOfRegistered(r.Crons[name], &r.Lambda)
 		if err == nil {
-			c, findErr := crons.Find(ctx, s.Store, name)
+			c, findErr := Find(ctx, s.Store, name)
 			if err = findErr; errors.Is(findErr, store.ErrNotFound) {
 				err = nil
 			} else if findErr == nil {
@@ -67,7 +66,7 @@ func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Regist
 
 // mayTake refuses a cron that is there and not one that a registration of the lambda may make its own: those
 // are its own, and those that calls made for the lambda.
-func mayTake(c *crons.Cron, l *catalog.Entry) error {
+func mayTake(c *Cron, l *catalog.Entry) error {
 	switch {
 	case l == nil || c.Ref != l.Ref:
 		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it exists, of lambda %s or of an earlier one of that name: choose another name, or delete it (kinesin cron delete %s)", c.Lambda, c.Name)
@@ -117,8 +116,8 @@ func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, asked *k
 	return errBusy
 }
 
-func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *crons.Spec, schedule *cronspec.Schedule) error {
-	c, err := crons.Find(ctx, s.Store, name)
+func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *Spec, schedule *cronspec.Schedule) error {
+	c, err := Find(ctx, s.Store, name)
 	save := s.Keeper.Save
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -133,7 +132,7 @@ func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, sp
 			return err
 		}
 		if isSame(c, spec, l) { // nothing else fires; it is written all the same: see catalog.CheckCurrent
-			save = func(ctx context.Context, c *crons.Cron) error { return crons.Put(ctx, s.Store, c) }
+			save = func(ctx context.Context, c *Cron) error { return Put(ctx, s.Store, c) }
 			break
 		}
 		if err := s.checkFires(spec, schedule); err != nil {
@@ -159,7 +158,7 @@ func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, sp
 // removeRegistered deletes a cron unless it is none of the lambda's registration any more.
 func (s *Service) removeRegistered(ctx context.Context, l *catalog.Entry, name string) error {
 	for range casTriesMax {
-		c, err := crons.Find(ctx, s.Store, name)
+		c, err := Find(ctx, s.Store, name)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return nil
@@ -171,7 +170,7 @@ func (s *Service) removeRegistered(ctx context.Context, l *catalog.Entry, name s
 		if err := s.Lambdas.CheckCurrent(ctx, l); err != nil {
 			return err
 		}
-		err = crons.Delete(ctx, s.Store, c)
+		err = Delete(ctx, s.Store, c)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -185,7 +184,7 @@ func (s *Service) removeRegistered(ctx context.Context, l *catalog.Entry, name s
 
 // CronsOf names the crons of a lambda.
 func (s *Service) CronsOf(ctx context.Context, l *catalog.Entry) ([]string, error) {
-	all, err := crons.All(ctx, s.Store)
+	all, err := All(ctx, s.Store)
 	var names []string
 	for _, c := range all {
 		if c.Ref == l.Ref {

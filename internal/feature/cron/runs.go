@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -35,7 +34,7 @@ type manualRun struct {
 }
 
 // manual reads what RunCron has scheduled for a cron.
-func (s *Service) manual(ctx context.Context, c *crons.Cron) (row store.Control, kept manualRuns, err error) {
+func (s *Service) manual(ctx context.Context, c *Cron) (row store.Control, kept manualRuns, err error) {
 	row, err = s.Store.Control(ctx, kindRuns, c.Name)
 	if errors.Is(err, store.ErrNotFound) {
 		row, err = store.Control{Kind: kindRuns, Name: c.Name}, nil
@@ -47,7 +46,7 @@ func (s *Service) manual(ctx context.Context, c *crons.Cron) (row store.Control,
 }
 
 // noteRun remembers a task that RunCron has scheduled, once also if the call is made again.
-func (s *Service) noteRun(ctx context.Context, c *crons.Cron, run manualRun) error {
+func (s *Service) noteRun(ctx context.Context, c *Cron, run manualRun) error {
 	for range casTriesMax {
 		row, kept, err := s.manual(ctx, c)
 		if err != nil {
@@ -72,14 +71,14 @@ func (s *Service) noteRun(ctx context.Context, c *crons.Cron, run manualRun) err
 
 // forgetRuns deletes what is remembered of the runs of a cron that was deleted. A row that stays is of another life than
 // any later cron.
-func (s *Service) forgetRuns(ctx context.Context, c *crons.Cron) {
+func (s *Service) forgetRuns(ctx context.Context, c *Cron) {
 	if row, _, err := s.manual(ctx, c); err == nil && row.Version > 0 {
 		_ = s.Store.DeleteControl(ctx, row) // see above
 	}
 }
 
 // withRuns adds what RunCron has scheduled to a history, by when that was.
-func (s *Service) withRuns(ctx context.Context, c *crons.Cron, history []*kinesinv1.CronOccurrence, from, to task.Instant, limit int) ([]*kinesinv1.CronOccurrence, error) {
+func (s *Service) withRuns(ctx context.Context, c *Cron, history []*kinesinv1.CronOccurrence, from, to task.Instant, limit int) ([]*kinesinv1.CronOccurrence, error) {
 	_, kept, err := s.manual(ctx, c)
 	if err != nil {
 		return nil, err

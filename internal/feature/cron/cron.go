@@ -1,7 +1,10 @@
-// Package crons has what repeats: a cron schedules its occurrences as tasks of its lambda, one after the
+// Package cron has what repeats: a cron schedules its occurrences as tasks of its lambda, one after the
 // other. Crons are control rows. The package decides what becomes of each occurrence when its time comes, and
-// puts the next one; docs/adr/0042 says in which order, and why. Package cron computes the nominal times.
-package crons
+// puts the next one; docs/adr/0042 says in which order, and why. Package cronspec computes the nominal times.
+// Service serves the CronService of the wire contract: it stores crons, pauses, resumes and deletes them, runs them out of
+// turn and shows what became of their nominal times. It reads the rows of occurrences, and neither decides about them nor
+// changes them.
+package cron
 
 import (
 	"cmp"

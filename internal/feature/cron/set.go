@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -36,7 +35,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		}
 	}
 	for range casTriesMax {
-		c, err := crons.Find(ctx, s.Store, asked.Name)
+		c, err := Find(ctx, s.Store, asked.Name)
 		isNew := errors.Is(err, store.ErrNotFound)
 		switch {
 		case isNew && asked.Version > 0:
@@ -59,7 +58,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 			if r.DryRun {
 				return s.answer(c, false)
 			}
-			if err := crons.Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
+			if err := Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
 				if err != nil {
 					return nil, err
 				}
@@ -87,16 +86,16 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 	return nil, errBusy
 }
 
-func (s *Service) answer(c *crons.Cron, duplicate bool) (*kinesinv1.SetCronResponse, error) {
+func (s *Service) answer(c *Cron, duplicate bool) (*kinesinv1.SetCronResponse, error) {
 	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Duplicate: duplicate}
 	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
-		response.Cron.Warning = schedule.Note(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
+		response.Cron.Warning = schedule.Note(schedule.After(s.Clock.Now().Add(ChangeAfter).Time(), nextMax))
 	}
 	return response, nil
 }
 
 // differing names the settings of a request that a cron does not have, for people.
-func differing(c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec) string {
+func differing(c *Cron, asked *kinesinv1.Cron, spec *Spec) string {
 	var names []string
 	have, want := settingsOf(&c.Now().Spec), settingsOf(spec)
 	all := maps.Clone(have)
@@ -112,7 +111,7 @@ func differing(c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec) string {
 	return strings.Join(names, ", ")
 }
 
-func settingsOf(s *crons.Spec) map[string]json.RawMessage {
+func settingsOf(s *Spec) map[string]json.RawMessage {
 	settings := map[string]json.RawMessage{}
 	if data, err := json.Marshal(s); err == nil {
 		_ = json.Unmarshal(data, &settings) // it is an object
@@ -121,7 +120,7 @@ func settingsOf(s *crons.Spec) map[string]json.RawMessage {
 }
 
 // change gives a cron other settings.
-func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec, l *catalog.Entry) error {
+func (s *Service) change(ctx context.Context, c *Cron, asked *kinesinv1.Cron, spec *Spec, l *catalog.Entry) error {
 	version := asked.Version
 	switch {
 	case version == 0 && c.Ref != l.Ref:
@@ -143,6 +142,6 @@ func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cr
 	return nil
 }
 
-func stale(c *crons.Cron, version uint64) error {
+func stale(c *Cron, version uint64) error {
 	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "cron %s is at version %d, not at %d: it was changed meanwhile; read it and change it again", c.Name, c.Version, version)
 }

@@ -1,7 +1,4 @@
-// Package periodic serves the CronService of the wire contract: it stores crons, pauses, resumes and deletes
-// them, runs them out of turn and shows what became of their nominal times. A cron is a control row (package
-// crons). The package reads the rows of occurrences, and neither decides about them nor changes them.
-package periodic
+package cron
 
 import (
 	"context"
@@ -12,15 +9,12 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
-	// casTriesMax bounds how often a change is tried again because somebody else made one.
-	casTriesMax = 16
 	// countsMax is how many backfills a server counts at once.
 	countsMax = 2
 )
@@ -29,15 +23,15 @@ const (
 type Keeper interface {
 	// Save stores a cron in place of the version that it was read at, and puts its first occurrence;
 	// store.ErrConflict says that there is another version.
-	Save(ctx context.Context, c *crons.Cron) error
+	Save(ctx context.Context, c *Cron) error
 	// PutBackfill puts occurrences for nominal times that have passed, due now, unless they are there.
-	PutBackfill(ctx context.Context, c *crons.Cron, nominals []task.Instant) error
+	PutBackfill(ctx context.Context, c *Cron, nominals []task.Instant) error
 }
 
 // Jobs runs backfills.
 type Jobs interface {
 	// CreateBackfill starts the job of a backfill of a cron of a lambda.
-	CreateBackfill(ctx context.Context, b *crons.Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error)
+	CreateBackfill(ctx context.Context, b *Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error)
 }
 
 // Lambdas finds lambdas, also those that another process created a moment ago.
@@ -57,14 +51,14 @@ type Tasks interface {
 
 // ServiceConfig is what a Service is made of.
 type ServiceConfig struct {
-	Store   crons.Store
+	Store   Store
 	Keeper  Keeper
 	Jobs    Jobs
 	Lambdas Lambdas
 	Tasks   Tasks
 	// FirstRow returns the key of the row with which the occurrence of a nominal time waits. It has the id of
 	// the occurrence's task.
-	FirstRow func(c *crons.Cron, l *catalog.Entry, revision *crons.Revision, nominal, due task.Instant) store.WakeKey
+	FirstRow func(c *Cron, l *catalog.Entry, revision *Revision, nominal, due task.Instant) store.WakeKey
 	// PublicID returns the id of a task as users see it.
 	PublicID func(t *task.Task) string
 	// PayloadBytesMax is the largest payload that the store takes; 0: it takes that of any cron.
@@ -83,7 +77,9 @@ type Service struct {
 }
 
 // New returns a Service.
-func NewService(c ServiceConfig) *Service { return &Service{ServiceConfig: c, counting: make(chan struct{}, countsMax)} }
+func NewService(c ServiceConfig) *Service {
+	return &Service{ServiceConfig: c, counting: make(chan struct{}, countsMax)}
+}
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the cron kept changing; try again")
 
@@ -91,11 +87,11 @@ func noCron(name string) error {
 	return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "there is no cron %.80q", name)
 }
 
-func (s *Service) find(ctx context.Context, name string) (*crons.Cron, error) {
+func (s *Service) find(ctx context.Context, name string) (*Cron, error) {
 	if task.CheckName("cron", name) != nil {
 		return nil, noCron(name)
 	}
-	c, err := crons.Find(ctx, s.Store, name)
+	c, err := Find(ctx, s.Store, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noCron(name)
 	}
@@ -103,7 +99,7 @@ func (s *Service) find(ctx context.Context, name string) (*crons.Cron, error) {
 }
 
 // lambdaOf returns the lambda of a cron, unless it was deleted.
-func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, error) {
+func (s *Service) lambdaOf(ctx context.Context, c *Cron) (*catalog.Entry, error) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err == nil && l == nil {
 		err = refusal.Invalid("lambda %s of cron %s was deleted, and the cron fires no more: delete it, and create it again for a lambda that is there", c.Lambda, c.Name)

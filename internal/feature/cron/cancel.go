@@ -1,16 +1,15 @@
-package periodic
+package cron
 
 import (
 	"context"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
 )
 
 // cancelOccurrences cancels occurrences that will not run. If that fails they are skipped when they are due.
-func (s *Service) cancelOccurrences(ctx context.Context, c *crons.Cron, all []nominal) {
+func (s *Service) cancelOccurrences(ctx context.Context, c *Cron, all []nominal) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err != nil || l == nil {
 		return
@@ -24,6 +23,6 @@ func (s *Service) cancelOccurrences(ctx context.Context, c *crons.Cron, all []no
 }
 
 // cancelNext cancels the next occurrence of a cron that is deleted.
-func (s *Service) cancelNext(ctx context.Context, c *crons.Cron) {
+func (s *Service) cancelNext(ctx context.Context, c *Cron) {
 	s.cancelOccurrences(ctx, c, slices.Concat(nextOf(c, s.Clock.Now(), 1), replacedOf(c)))
 }

@@ -1,4 +1,4 @@
-package periodic_test
+package cron_test
 
 import (
 	"context"
@@ -13,16 +13,15 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
-	"github.com/kinesin-io/kinesin/inbound/periodic"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // fixture is a service over a store in memory, in virtual time. It keeps crons and fires nothing.
 type fixture struct {
-	*periodic.Service
+	*cron.Service
 	*inboundtest.World
 
 	// before is called before a cron is stored; nil: it is not.
@@ -31,22 +30,22 @@ type fixture struct {
 	asked   []*kinesinv1.ScheduleRequest
 	problem *kinesinv1.Problem
 	// backfill is the newest one, and filled are the nominal times that backfills scheduled.
-	backfill *crons.Backfill
+	backfill *cron.Backfill
 	filled   []int64
 	// cancelled are the tasks that were.
 	cancelled []string
 }
 
 // Save stores the cron alone.
-func (f *fixture) Save(ctx context.Context, c *crons.Cron) error {
+func (f *fixture) Save(ctx context.Context, c *cron.Cron) error {
 	if f.before != nil {
 		f.before()
 	}
-	return crons.Put(ctx, f.Store, c)
+	return cron.Put(ctx, f.Store, c)
 }
 
 // PutBackfill puts the task rows of a backfill.
-func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []task.Instant) error {
+func (f *fixture) PutBackfill(ctx context.Context, c *cron.Cron, nominals []task.Instant) error {
 	now := f.Clock.Now().CeilMillis()
 	for _, at := range nominals {
 		one := task.Task{
@@ -63,7 +62,7 @@ func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []tas
 }
 
 // CreateBackfill notes the backfill, and runs nothing.
-func (f *fixture) CreateBackfill(_ context.Context, b *crons.Backfill, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
+func (f *fixture) CreateBackfill(_ context.Context, b *cron.Backfill, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
 	f.backfill = b
 	return &kinesinv1.Job{Id: "j1"}, nil
 }
@@ -99,9 +98,9 @@ func (f *fixture) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*ki
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{World: inboundtest.New(t)}
-	f.Service = periodic.NewService(periodic.ServiceConfig{
+	f.Service = cron.NewService(cron.ServiceConfig{
 		Store: f.Store, Keeper: f, Jobs: f, Lambdas: f.Catalog, Tasks: f, Clock: f.Clock,
-		FirstRow: func(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
+		FirstRow: func(c *cron.Cron, l *catalog.Entry, r *cron.Revision, nominal, due task.Instant) store.WakeKey {
 			return store.WakeKey{Partition: task.Partition{Lambda: l.Ref, Priority: r.Spec.Class}, Wake: due.CeilMillis(), ID: idOf(c.Name, r.Number, nominal)}
 		},
 		PublicID:        func(t *task.Task) string { return t.ID.String() },
@@ -248,7 +247,7 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"jitter":      {func(c *kinesinv1.Cron) { c.Jitter = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
 		"overlap":     {func(c *kinesinv1.Cron) { c.Overlap = "both" }, kinesinv1.Reason_REASON_INVALID, "want allow, skip"},
 		"catch-up":    {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all, not with last"},
-		"payload":     {func(c *kinesinv1.Cron) { c.Payload = make([]byte, crons.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
+		"payload":     {func(c *kinesinv1.Cron) { c.Payload = make([]byte, cron.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
 		"payload that grows": {
 			func(c *kinesinv1.Cron) { c.Payload = []byte(strings.Repeat("{{nominal}}", 5000)) }, kinesinv1.Reason_REASON_TOO_LARGE,
 			"payload of 125000 bytes, with the nominal time in it: want at most 100000",
@@ -317,10 +316,10 @@ func TestChangesThatMeet(t *testing.T) {
 			if times--; times < 0 {
 				return
 			}
-			c, err := crons.Find(f.Ctx, f.Store, "nightly")
+			c, err := cron.Find(f.Ctx, f.Store, "nightly")
 			if err == nil {
 				c.Now().Spec.FailuresMax++
-				err = crons.Put(f.Ctx, f.Store, c)
+				err = cron.Put(f.Ctx, f.Store, c)
 			}
 			if err != nil {
 				t.Error(err)
@@ -390,10 +389,10 @@ func TestAListHasWhatTheCallerMayRead(t *testing.T) {
 
 func TestAListIsBounded(t *testing.T) {
 	f := newFixture(t)
-	spec := crons.Spec{Schedule: "DTSTART:20240101T000000 FREQ=YEARLY;BYMONTHDAY=" + strings.Repeat("01,", 300) + "1", Collection: strings.Repeat("x", 128)}
+	spec := cron.Spec{Schedule: "DTSTART:20240101T000000 FREQ=YEARLY;BYMONTHDAY=" + strings.Repeat("01,", 300) + "1", Collection: strings.Repeat("x", 128)}
 	for i := range 6000 {
-		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, Pause: &crons.Pause{Reason: "x"}, Spec: spec}}}
-		if err := crons.Put(f.Ctx, f.Store, c); err != nil {
+		c := &cron.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []cron.Revision{{Number: 1, Pause: &cron.Pause{Reason: "x"}, Spec: spec}}}
+		if err := cron.Put(f.Ctx, f.Store, c); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package periodic_test
+package cron_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
-	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -167,7 +167,7 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 func TestNominalTimesThatWerePassedOver(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
-	f.put(store.PutTask, "15T00:00:00", ended(task.Dropped, 0, crons.LaterWaited+" (overlap queue)"))
+	f.put(store.PutTask, "15T00:00:00", ended(task.Dropped, 0, cron.LaterWaited+" (overlap queue)"))
 	f.put(store.PutTask, "15T03:00:00", ended(task.Dropped, 0, "its time was missed, and a later one too (catch-up last)"))
 	f.put(store.PutTask, "15T05:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutTask, "15T07:00:00", ended(task.Success, 1, ""))
@@ -204,9 +204,9 @@ func TestHistoryFollowsTheRevisions(t *testing.T) {
 func TestTheNewestNominalTimesAreFound(t *testing.T) {
 	f := newFixture(t)
 	for i, schedule := range []string{"* * * * * *", "@every 7s", "0 0 1 1 *", "0 0 29 2 *", "* * * 1 1 *", "*/5 * * * * *", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0"} {
-		spec := crons.Spec{Schedule: schedule, Start: inboundtest.Start}
-		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, From: inboundtest.Start, Spec: spec}}}
-		if err := crons.Put(f.Ctx, f.Store, c); err != nil {
+		spec := cron.Spec{Schedule: schedule, Start: inboundtest.Start}
+		c := &cron.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []cron.Revision{{Number: 1, From: inboundtest.Start, Spec: spec}}}
+		if err := cron.Put(f.Ctx, f.Store, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestTheNewestNominalTimesAreFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := crons.Find(f.Ctx, f.Store, fmt.Sprint("c", i))
+		c, err := cron.Find(f.Ctx, f.Store, fmt.Sprint("c", i))
 		if err != nil {
 			t.Fatal(err)
 		}

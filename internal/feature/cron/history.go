@@ -1,11 +1,10 @@
-package periodic
+package cron
 
 import (
 	"context"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -77,7 +76,7 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 }
 
 // notePause gives the reason of nominal times that a pause skips, from its begin on.
-func notePause(c *crons.Cron, history []*kinesinv1.CronOccurrence) {
+func notePause(c *Cron, history []*kinesinv1.CronOccurrence) {
 	p := c.Now().Pause
 	if p == nil {
 		return
@@ -90,7 +89,7 @@ func notePause(c *crons.Cron, history []*kinesinv1.CronOccurrence) {
 }
 
 // withBackfills notes in a history which nominal times a backfill made up for.
-func (s *Service) withBackfills(ctx context.Context, c *crons.Cron, history []*kinesinv1.CronOccurrence) error {
+func (s *Service) withBackfills(ctx context.Context, c *Cron, history []*kinesinv1.CronOccurrence) error {
 	var at []int
 	var nominals []task.Instant
 	for i, o := range history {
@@ -119,7 +118,7 @@ func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
 
 // before returns the nominal times before those that the cron remembers for which a backfill made up, newest
 // first. It looks at the last historyMax ones, or, if nobody said from when on, at fewer: each costs a read.
-func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
+func (s *Service) before(ctx context.Context, c *Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
 	oldest := c.Revisions[0].From
 	if limit <= 0 || from > oldest {
 		return nil, nil

@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -14,22 +13,22 @@ import (
 // nominal is a nominal time of the revision that is in charge of it.
 type nominal struct {
 	at, due  task.Instant
-	revision *crons.Revision
+	revision *Revision
 }
 
 // charge is the time of which a revision is in charge: after one instant, up to another one.
 type charge struct {
-	revision       *crons.Revision
+	revision       *Revision
 	after, through task.Instant
 }
 
 // charges returns what each revision is in charge of, newest first, and leaves out those that pause.
-func charges(c *crons.Cron) []charge {
+func charges(c *Cron) []charge {
 	return slices.DeleteFunc(allCharges(c), func(of charge) bool { return of.revision.Pause != nil })
 }
 
 // allCharges also returns what revisions that pause are in charge of: times at which nothing fires.
-func allCharges(c *crons.Cron) (all []charge) {
+func allCharges(c *Cron) (all []charge) {
 	through := task.Instant(math.MaxInt64)
 	for i := len(c.Revisions) - 1; i >= 0; i-- {
 		r := &c.Revisions[i]
@@ -40,14 +39,14 @@ func allCharges(c *crons.Cron) (all []charge) {
 }
 
 // nextOf returns the first nominal times after an instant.
-func nextOf(c *crons.Cron, after task.Instant, limit int) (all []nominal) {
+func nextOf(c *Cron, after task.Instant, limit int) (all []nominal) {
 	ordered := charges(c)
 	slices.Reverse(ordered)
 	return nextIn(c, ordered, after, limit)
 }
 
 // nextIn returns the first nominal times of some charges after an instant.
-func nextIn(c *crons.Cron, ordered []charge, after task.Instant, limit int) (all []nominal) {
+func nextIn(c *Cron, ordered []charge, after task.Instant, limit int) (all []nominal) {
 	for _, of := range ordered {
 		schedule, err := of.revision.Spec.Parse(c.Name)
 		if err != nil {
@@ -62,7 +61,7 @@ func nextIn(c *crons.Cron, ordered []charge, after task.Instant, limit int) (all
 
 // replacedOf returns the occurrences that may wait though their revisions were replaced before their time:
 // for each the first nominal time of which it is in charge no more.
-func replacedOf(c *crons.Cron) (all []nominal) {
+func replacedOf(c *Cron) (all []nominal) {
 	for _, of := range charges(c) {
 		if of.through == math.MaxInt64 {
 			continue
@@ -78,12 +77,12 @@ func replacedOf(c *crons.Cron) (all []nominal) {
 	return all
 }
 
-func nominalAt(s *cronspec.Schedule, r *crons.Revision, at time.Time) nominal {
+func nominalAt(s *cronspec.Schedule, r *Revision, at time.Time) nominal {
 	return nominal{at: task.InstantOf(at), due: task.InstantOf(s.Due(at)), revision: r}
 }
 
 // lastOf returns the last nominal times of some charges from one instant through another, newest first.
-func lastOf(ctx context.Context, c *crons.Cron, charges []charge, from, to task.Instant, limit int) (all []nominal, err error) {
+func lastOf(ctx context.Context, c *Cron, charges []charge, from, to task.Instant, limit int) (all []nominal, err error) {
 	for _, of := range charges {
 		schedule, err := of.revision.Spec.Parse(c.Name)
 		if err != nil {

@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -37,7 +36,7 @@ type row struct {
 
 // rows reads the tasks of occurrences. A task row is the truth where there is one. A task moves from its
 // wake-up row to its task row and never back, so that a second look at the task row misses nothing.
-func (s *Service) rows(ctx context.Context, c *crons.Cron, l *catalog.Entry, of []nominal) ([]row, error) {
+func (s *Service) rows(ctx context.Context, c *Cron, l *catalog.Entry, of []nominal) ([]row, error) {
 	rows, keys := make([]row, len(of)), make([]store.WakeKey, len(of))
 	for i, n := range of {
 		rows[i].nominal = n
@@ -132,9 +131,9 @@ func passedOver(newestFirst []*kinesinv1.CronOccurrence) {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(before.Reason, crons.LaterWaited):
+		case strings.HasPrefix(before.Reason, LaterWaited):
 			o.Outcome, o.Reason = skipped, before.Reason
-		case strings.HasPrefix(before.Reason, crons.TimeMissed):
+		case strings.HasPrefix(before.Reason, TimeMissed):
 			o.Reason = before.Reason
 		}
 	}
@@ -168,7 +167,7 @@ func (s *Service) describe(o *kinesinv1.CronOccurrence, r *row) {
 // noteWaiting corrects what is said of nominal times that have no row: those wait of which the cron has not
 // decided. Each revision decides about its own, however far a later one is. rowless says that those of a
 // revision without any row wait, too.
-func (s *Service) noteWaiting(ctx context.Context, c *crons.Cron, l *catalog.Entry, outcomes []*kinesinv1.CronOccurrence, now task.Instant, rowless bool) error {
+func (s *Service) noteWaiting(ctx context.Context, c *Cron, l *catalog.Entry, outcomes []*kinesinv1.CronOccurrence, now task.Instant, rowless bool) error {
 	for _, of := range charges(c) {
 		decided := task.Instant(-1) // not known yet
 		for _, o := range outcomes {
@@ -192,7 +191,7 @@ func (s *Service) noteWaiting(ctx context.Context, c *crons.Cron, l *catalog.Ent
 // decided returns a nominal time before which a revision has decided about all: that of its newest row, among
 // the next one to come and the last lookAtMost ones, or the end of all times if it has decided about that one
 // too, since the next row is there before. 0: there is no row.
-func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, of charge, now task.Instant) (task.Instant, error) {
+func (s *Service) decided(ctx context.Context, c *Cron, l *catalog.Entry, of charge, now task.Instant) (task.Instant, error) {
 	for _, limit := range []int{1, lookAtMost} {
 		last, err := lastOf(ctx, c, []charge{of}, 0, now, limit)
 		if err != nil {
@@ -215,7 +214,7 @@ func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, 
 }
 
 // backfills reads the tasks with which backfills made up for nominal times.
-func (s *Service) backfills(ctx context.Context, c *crons.Cron, of []task.Instant) ([]task.Task, error) {
+func (s *Service) backfills(ctx context.Context, c *Cron, of []task.Instant) ([]task.Task, error) {
 	ids := make([]task.ID, len(of))
 	for i, at := range of {
 		ids[i] = task.BackfillID(c.Ref, c.Name, c.Created, at)

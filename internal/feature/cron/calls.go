@@ -1,4 +1,4 @@
-package periodic
+package cron
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,19 +29,19 @@ const (
 func (s *Service) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) (_ *kinesinv1.PauseCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	reason := strings.TrimSpace(r.Reason)
-	if err := crons.CheckReason(reason); err != nil {
+	if err := CheckReason(reason); err != nil {
 		return nil, err
 	}
 	now, until := s.Clock.Now(), task.Instant(r.Until)
 	if r.Until != 0 && (until <= now || until > now.Add(pauseMax)) {
 		return nil, refusal.Invalid("until %s: want a time to come, within ten years, or none for a pause that lasts", time.UnixMicro(r.Until).UTC().Format(time.RFC3339))
 	}
-	c, err := s.changeNamed(ctx, r.Name, func(c *crons.Cron, now task.Instant) (bool, error) {
+	c, err := s.changeNamed(ctx, r.Name, func(c *Cron, now task.Instant) (bool, error) {
 		by := access.From(ctx).Name
 		if p := c.Now().Pause; p != nil && p.Reason == reason && p.Until == until && p.By == by {
 			return false, nil
 		}
-		return true, c.PauseAt(crons.Pause{Reason: reason, By: by, At: now, Until: until}, now)
+		return true, c.PauseAt(Pause{Reason: reason, By: by, At: now, Until: until}, now)
 	})
 	if err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func (s *Service) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) 
 // ResumeCron has a cron fire again. One that is not paused stays as it is.
 func (s *Service) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (_ *kinesinv1.ResumeCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	c, err := s.changeNamed(ctx, r.Name, func(c *crons.Cron, now task.Instant) (bool, error) {
+	c, err := s.changeNamed(ctx, r.Name, func(c *Cron, now task.Instant) (bool, error) {
 		if c.Now().Pause == nil {
 			return false, nil
 		}
@@ -66,7 +65,7 @@ func (s *Service) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest
 }
 
 // changeNamed changes a cron and stores it, unless change says that there is nothing to do.
-func (s *Service) changeNamed(ctx context.Context, name string, change func(c *crons.Cron, now task.Instant) (changed bool, err error)) (*crons.Cron, error) {
+func (s *Service) changeNamed(ctx context.Context, name string, change func(c *Cron, now task.Instant) (changed bool, err error)) (*Cron, error) {
 	for range casTriesMax {
 		c, err := s.find(ctx, name)
 		if err != nil {
@@ -113,7 +112,7 @@ func (s *Service) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (_ *
 	}
 	response, err := s.Tasks.Schedule(ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{{
 		Lambda: l.Name, Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags,
-		Payload: crons.PayloadAt(spec.Payload, at, schedule.Zone()), RequestId: r.RequestId,
+		Payload: PayloadAt(spec.Payload, at, schedule.Zone()), RequestId: r.RequestId,
 	}}})
 	if err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 		if s.isRegistered(c) {
 			return nil, registered(c)
 		}
-		err = crons.Delete(ctx, s.Store, c)
+		err = Delete(ctx, s.Store, c)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -175,7 +174,7 @@ func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) 
 			return nil, err
 		}
 	}
-	all, err := crons.All(ctx, s.Store)
+	all, err := All(ctx, s.Store)
 	if err != nil {
 		return nil, err
 	}
