@@ -50,7 +50,7 @@ QUICK_GC := GOGC=400 GOMEMLIMIT=1GiB
 FIRST := ./test/cost $(BACKLOG) ./internal/node ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
-RACE := ./task/... ./internal/access/... ./internal/feature/audit/... ./internal/guard/... ./internal/feature/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
+RACE := ./task/... ./internal/access/... ./internal/feature/... ./internal/guard/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./internal/controller/... ./internal/node/... ./server/... ./sdk/...
 # These take half of the time of test/race: they begin first, so that none runs alone at the end.
 LONGEST := ./internal/node ./scheduler

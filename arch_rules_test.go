@@ -152,12 +152,27 @@ func (w row) check(g graph, n *node) []string {
 	out := w.checkDirect(g, name, "", n.Imports, w.may)
 	inTests := slices.Concat(w.may, w.tests, testKit, []string{name})
 	out = append(out, w.checkDirect(g, name, "the tests of ", slices.Concat(n.TestImports, n.XTestImports), inTests)...)
+	feature := featureOf(name)
 	for _, p := range g.closure(n.ImportPath) {
-		if matchesAny(w.never, short(p)) {
+		other := featureOf(short(p))
+		switch {
+		case matchesAny(w.never, short(p)):
 			out = append(out, fmt.Sprintf("%s reaches %s, which it never may", name, short(p)))
+		case feature != "" && other != "" && feature != other:
+			out = append(out, fmt.Sprintf("%s reaches %s: no feature may need another", name, short(p)))
 		}
 	}
 	return out
+}
+
+// featureOf returns the feature that a package belongs to; "" if it belongs to none.
+func featureOf(name string) string {
+	path, found := strings.CutPrefix(name, "internal/feature/")
+	if !found {
+		return ""
+	}
+	feature, _, _ := strings.Cut(path, "/")
+	return feature
 }
 
 func (w row) checkDirect(g graph, name, who string, imports, may []string) []string {
@@ -212,8 +227,10 @@ func TestRulesCanFail(t *testing.T) {
 			{name: "driver", may: []string{"core"}},
 			{name: "demo/*", may: []string{"kit"}},
 			{name: "later"},
+			{name: "internal/feature/one", may: []string{"core", "internal/feature/*"}},
+			{name: "internal/feature/*"},
 		},
-		planned:  []string{"later", "demo/*", "kit", "glue"},
+		planned:  []string{"later", "demo/*", "kit", "glue", "internal/feature/one", "internal/feature/*"},
 		reserved: map[string][]string{"cloud.example/sdk": {"driver"}},
 	}
 	sound := func() graph { return graphOf("core: fmt", "role: core", "driver: core cloud.example/sdk/put") }
@@ -234,6 +251,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"reserved module in a test", []string{"role: core | cloud.example/sdk"}, "role imports cloud.example/sdk, which is reserved for [driver]"},
 		{"own package through another", []string{"kit: glue", "glue: driver"}, "kit reaches driver, which it never may"},
 		{"other module through another", []string{"kit: glue", "glue: driver"}, "kit reaches cloud.example/sdk/put, which it never may"},
+		{"part of a feature", []string{"internal/feature/one: internal/feature/one/part", "internal/feature/one/part: fmt"}, ""},
+		{"feature of a feature", []string{"internal/feature/one: internal/feature/two", "internal/feature/two: fmt"}, "internal/feature/one reaches internal/feature/two: no feature may need another"},
 		{"planned and there", []string{"later: fmt"}, "later exists: take it off the list of planned packages"},
 		{"gone", []string{"-role"}, "role is in the table but does not exist"},
 		{"no package comment", []string{"#role: core"}, "role has no package comment"},

@@ -91,7 +91,6 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
-	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/minheap"}, tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/mirror"}, tests: []string{"store/mem"}},
@@ -143,7 +142,7 @@ var table = []row{
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/feature/cron", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
-	{name: "inbound/grouping", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock", "internal/groups", "internal/refusal"}), tests: []string{"store/mem"}},
+	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/access", "internal/catalog", "internal/clock", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
 	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
@@ -169,12 +168,12 @@ var table = []row{
 		tests: []string{"sdk/admin", "sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
 	},
 	{
-		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "sdk/admin", "internal/groups", "internal/node", "internal/inproc"}),
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "sdk/admin", "internal/feature/group", "internal/node", "internal/inproc"}),
 		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/groups", "internal/feature/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "internal/feature/group", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -27,7 +27,7 @@
 //	                    tasks in by inbound/intake
 //	inbound/chaining    shows, cancels, pauses and redrives chains
 //	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
-//	inbound/grouping    makes, fills, seals and shows the groups of internal/groups, after which tasks follow
+//	internal/feature/group    makes, fills, seals and shows the groups of internal/feature/group, after which tasks follow
 //	internal/feature/cron    sets, pauses, runs and shows the crons of internal/feature/cron, and tells what became
 //	                    of their nominal times
 //	scheduler           looks ahead in the partitions it owns and fires what is due

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
-	"github.com/kinesin-io/kinesin/internal/groups"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -29,17 +29,17 @@ func (n *Node) composeBlobs(c *Config) {
 }
 
 // groupBlobs tells the sweeper of blobs which of them groups need.
-type groupBlobs struct{ groups.Store }
+type groupBlobs struct{ group.Store }
 
 // MemberID returns the id of the task that is a member of a group.
-func (b groupBlobs) MemberID(ctx context.Context, group task.ID, index uint32) (task.ID, error) {
-	return groups.MemberID(ctx, b.Store, group, index)
+func (b groupBlobs) MemberID(ctx context.Context, id task.ID, index uint32) (task.ID, error) {
+	return group.MemberID(ctx, b.Store, id, index)
 }
 
 // FollowUpBlobs returns the blobs of tasks that may follow after groups, and of what follows these.
 func (b groupBlobs) FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error) {
 	blobs := map[[16]byte]bool{}
-	err := groups.EachFollowUp(ctx, b.Store, func(raw []byte) error {
+	err := group.EachFollowUp(ctx, b.Store, func(raw []byte) error {
 		item := &kinesinv1.ScheduleItem{}
 		if err := proto.Unmarshal(raw, item); err != nil {
 			return fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)

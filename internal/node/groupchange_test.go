@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/groups"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -246,7 +246,7 @@ func TestWhatCannotFollowAGroup(t *testing.T) {
 			{sdk.GroupSpec{Then: []sdk.Item{one}, Finally: []sdk.Item{one, {Lambda: "nope"}}}, sdk.ErrUnknownLambda, `finally[1]: unknown lambda "nope"`},
 			{sdk.GroupSpec{Then: []sdk.Item{keyed, keyed}}, sdk.ErrInvalid, `then[1]: key "k" is that of then[0], too`},
 			{sdk.GroupSpec{Finally: slices.Repeat([]sdk.Item{one}, task.GroupFollowUpsMax+1)}, sdk.ErrInvalid, "100"},
-			{sdk.GroupSpec{Then: []sdk.Item{{Lambda: "mail", Payload: make([]byte, groups.TemplateBytesMax)}}}, sdk.ErrTooLarge, "at most 131072"},
+			{sdk.GroupSpec{Then: []sdk.Item{{Lambda: "mail", Payload: make([]byte, group.TemplateBytesMax)}}}, sdk.ErrTooLarge, "at most 131072"},
 		} {
 			if _, err := r.client.CreateGroup(r.ctx, c.spec); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
 				r.Errorf("%v, want %v: %s", err, c.err, c.says)

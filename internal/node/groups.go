@@ -8,25 +8,24 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/grouping"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/groups"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // composeGroups makes what counts groups and what serves them. It comes after inbound.
 func (n *Node) composeGroups(c *Config, seal *task.Sealer) {
-	n.groups = groups.NewKeeper(groups.Config{
+	n.groups = group.NewKeeper(group.KeeperConfig{
 		Store: n.store, Mine: n.looksAfter, Stepped: c.Stepped, Clock: c.Clock, Log: c.Log,
 		FollowUp: n.followUp, ForNow: isForNow,
 	})
-	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, CancelMembers: n.jobs.CancelMembers, PublicID: seal.SealTask, Clock: c.Clock})
+	n.grouping = group.NewService(group.ServiceConfig{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, CancelMembers: n.jobs.CancelMembers, PublicID: seal.SealTask, Clock: c.Clock})
 }
 
 // looksAfter reports whether this process is the first to count a group: the one that owns the partition that
 // the group's id has in the lambda of its follow-up, or any without a scheduler.
-func (n *Node) looksAfter(g *groups.Group) bool {
+func (n *Node) looksAfter(g *group.Group) bool {
 	l := n.catalog.ByRef(g.ThenRef)
 	if n.scheduler == nil || l == nil {
 		return true

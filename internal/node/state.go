@@ -14,7 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/chaining"
 	"github.com/kinesin-io/kinesin/inbound/gating"
-	"github.com/kinesin-io/kinesin/inbound/grouping"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
@@ -29,10 +28,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/gates"
-	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/quota"
@@ -77,8 +76,8 @@ type Node struct {
 	chaining   *chaining.Service // nil without inbound's role
 	horizon    time.Duration     // of due times; 0: inbound's default
 	periodic   *cron.Service     // nil without inbound's role
-	groups     *groups.Keeper    // nil without inbound's role
-	grouping   *grouping.Service // nil without inbound's role
+	groups     *group.Keeper     // nil without inbound's role
+	grouping   *group.Service    // nil without inbound's role
 	hsc        *hsc.Service      // nil without the role
 	noWorker   *noWorker
 	guard      *guard.Guard

@@ -3,7 +3,7 @@ package sdktest
 import (
 	"encoding/json"
 
-	"github.com/kinesin-io/kinesin/internal/groups"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -12,7 +12,7 @@ import (
 type groupRows map[task.ID]*groupRow
 
 type groupRow struct {
-	group groups.Group
+	group group.Group
 	ended map[uint32]bool // members; also before the group's row is seen
 }
 
@@ -28,7 +28,7 @@ func (g groupRows) note(op *store.Op) {
 	switch op.Kind { //nolint:exhaustive // the others are not of groups
 	case store.PutControl, store.DeleteControl:
 		id, err := task.ParseID(op.Control.Name)
-		if op.Control.Kind != groups.KindOpen || err != nil {
+		if op.Control.Kind != group.KindOpen || err != nil {
 			return
 		}
 		if op.Kind == store.DeleteControl {
@@ -61,4 +61,4 @@ func (g groupRows) isEnding(now task.Instant) bool {
 }
 
 // lastLook is when the server has seen that the group expired.
-func (r *groupRow) lastLook() task.Instant { return r.group.Expires.Add(groups.ScanEvery) }
+func (r *groupRow) lastLook() task.Instant { return r.group.Expires.Add(group.ScanEvery) }

@@ -1,8 +1,9 @@
-// Package groups has what follows when all members of a group have ended. Groups are control rows; members
+// Package group has what follows when all members of a group have ended. Groups are control rows; members
 // are tasks whose ids are derived from the group's, so that a group is counted from the rows of its members
 // and needs no counter. The package counts, and has the follow-up scheduled; docs/adr/0044 says in which
-// order.
-package groups
+// order. Service serves the GroupService of the wire contract: it makes groups, adds members to them, seals and shows
+// them.
+package group
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package groups
+package group
 
 import (
 	"context"
@@ -70,7 +70,7 @@ func (w *world) follows() int {
 // keeper starts a process that counts groups over a store.
 func (w *world) keeper(rows Store) (k *Keeper, stop func()) {
 	w.Helper()
-	k = NewKeeper(Config{
+	k = NewKeeper(KeeperConfig{
 		Store: rows, FollowUp: w.followUp, ForNow: func(err error) bool { return errors.Is(err, errFull) },
 		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 	})
@@ -526,7 +526,7 @@ func TestMembersEndWhileTheyAreRead(t *testing.T) {
 							}
 						}
 					}}
-					k = NewKeeper(Config{
+					k = NewKeeper(KeeperConfig{
 						Store: rows, FollowUp: w.followUp, ForNow: func(error) bool { return false }, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 					})
 					stop := runtest.Start(t, k.Run)

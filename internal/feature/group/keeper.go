@@ -1,4 +1,4 @@
-package groups
+package group
 
 import (
 	"context"
@@ -40,8 +40,8 @@ const (
 	heardMax = 100_000
 )
 
-// Config is what a Keeper is made of.
-type Config struct {
+// KeeperConfig is what a Keeper is made of.
+type KeeperConfig struct {
 	Store Store
 	// FollowUp schedules a task that follows after a group, once however often it is called for the same id.
 	FollowUp func(ctx context.Context, item []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (id string, err error)
@@ -59,7 +59,7 @@ type Config struct {
 // processes may count the same group: each only reads the rows of its members, and what it stores is
 // conditional.
 type Keeper struct {
-	Config
+	KeeperConfig
 
 	wake chan struct{}
 	open atomic.Int64 // groups that have not ended, when they were read last
@@ -99,8 +99,8 @@ type end struct {
 }
 
 // NewKeeper returns a Keeper.
-func NewKeeper(c Config) *Keeper {
-	return &Keeper{Config: c, wake: make(chan struct{}, 1), tracked: map[task.ID]*tracker{}, unsealed: map[task.ID]task.Instant{}}
+func NewKeeper(c KeeperConfig) *Keeper {
+	return &Keeper{KeeperConfig: c, wake: make(chan struct{}, 1), tracked: map[task.ID]*tracker{}, unsealed: map[task.ID]task.Instant{}}
 }
 
 // Ended tells that a member has ended, in this process and as its row says.

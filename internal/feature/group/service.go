@@ -1,7 +1,4 @@
-// Package grouping serves the GroupService of the wire contract: it makes groups, adds members to them, seals
-// and shows them. A group is a control row (package groups, which counts it and has the follow-up scheduled);
-// members are tasks, which the package schedules and reads by inbound.
-package grouping
+package group
 
 import (
 	"cmp"
@@ -14,7 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -25,8 +21,6 @@ const (
 	listDefault = 100
 	// countMax bounds the members that are read to show a group, beyond those that are counted already.
 	countMax = 10_000
-	// readMax is how many members one read asks for.
-	readMax = 1000
 )
 
 // Tasks schedules and shows tasks.
@@ -38,9 +32,9 @@ type Tasks interface {
 	RowsOf(ctx context.Context, ids []string) ([]inbound.Row, error)
 }
 
-// Config is what a Service is made of.
-type Config struct {
-	Store groups.Store
+// ServiceConfig is what a Service is made of.
+type ServiceConfig struct {
+	Store Store
 	Tasks Tasks
 	// Look has a group counted at once.
 	Look func(id task.ID)
@@ -54,13 +48,13 @@ type Config struct {
 }
 
 // Service serves groups. It is safe for concurrent use.
-type Service struct{ Config }
+type Service struct{ ServiceConfig }
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{c} }
+func NewService(c ServiceConfig) *Service { return &Service{c} }
 
 func wire(err error) error {
-	if errors.Is(err, groups.ErrBusy) {
+	if errors.Is(err, ErrBusy) {
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the group kept changing; try again")
 	}
 	return refusal.Wire(err)
@@ -70,11 +64,11 @@ func noGroup(id string) error {
 	return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "there is no group %.80q, or it expired long ago", id)
 }
 
-func (s *Service) find(ctx context.Context, id string) (*groups.Group, error) {
+func (s *Service) find(ctx context.Context, id string) (*Group, error) {
 	if key, err := task.ParseID(id); err != nil || key.String() != id {
 		return nil, noGroup(id)
 	}
-	g, err := groups.Find(ctx, s.Store, id)
+	g, err := Find(ctx, s.Store, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noGroup(id)
 	}
@@ -88,7 +82,7 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 		return nil, err
 	}
 	duplicate := false
-	g, err := groups.Change(ctx, s.Store, r.Group, func(g *groups.Group) (bool, error) {
+	g, err := Change(ctx, s.Store, r.Group, func(g *Group) (bool, error) {
 		if r.Members != nil && *r.Members != g.Members {
 			return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, *r.Members)
 		}
@@ -111,7 +105,7 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 }
 
 // sealed does what follows a seal.
-func (s *Service) sealed(ctx context.Context, g *groups.Group, wasSealed bool) {
+func (s *Service) sealed(ctx context.Context, g *Group, wasSealed bool) {
 	if !wasSealed {
 		s.withdrawRest(context.WithoutCancel(ctx), g)
 	}
@@ -145,7 +139,7 @@ func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection s
 }
 
 // view returns a group as users see it.
-func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, error) {
+func (s *Service) view(ctx context.Context, g *Group) (*kinesinv1.Group, error) {
 	v := &kinesinv1.Group{
 		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, Created: int64(g.Created), CreatedBy: g.CreatedBy,
 		Expires: int64(g.Expires), Completed: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
@@ -174,12 +168,12 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 
 // followUpViews shows the tasks that follow after a group. Of one that the reader may not read it shows only
 // its place.
-func followUpViews(g *groups.Group, by access.Grants) []*kinesinv1.GroupFollowUp {
+func followUpViews(g *Group, by access.Grants) []*kinesinv1.GroupFollowUp {
 	all := g.FollowUps
 	if len(all) == 0 { // an earlier release made it
-		all = []groups.FollowUp{{Edge: task.Then, Lambda: g.Then}}
+		all = []FollowUp{{Edge: task.Then, Lambda: g.Then}}
 		if g.Else != "" {
-			all = append(all, groups.FollowUp{Edge: task.Else, Lambda: g.Else})
+			all = append(all, FollowUp{Edge: task.Else, Lambda: g.Else})
 		}
 	}
 	views := make([]*kinesinv1.GroupFollowUp, len(all))

@@ -1,4 +1,4 @@
-package grouping_test
+package group_test
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/grouping"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -59,7 +59,7 @@ func (*tasks) ViewRows([]task.Task) ([]*kinesinv1.Task, int) { return nil, 0 }
 func TestASealBesideAnAdd(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	f := &tasks{}
-	s := grouping.New(grouping.Config{
+	s := group.NewService(group.ServiceConfig{
 		Store: store.New(storemem.New(), store.Config{Clock: c}), Tasks: f, Look: func(task.ID) {}, Full: func() bool { return f.full }, Clock: c,
 		PublicID: func(t *task.Task) string { return t.ID.String() },
 	})

@@ -1,4 +1,4 @@
-package grouping
+package group
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -59,7 +58,7 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 }
 
 // store stores the rows of members, unless the group has them and has ended.
-func (s *Service) store(ctx context.Context, g *groups.Group, r *kinesinv1.AddMembersRequest) (rows []*task.Task, now *groups.Group, duplicate bool, err error) {
+func (s *Service) store(ctx context.Context, g *Group, r *kinesinv1.AddMembersRequest) (rows []*task.Task, now *Group, duplicate bool, err error) {
 	to := uint64(r.At) + uint64(len(r.Items))
 	for tookOver := false; ; tookOver = true {
 		if duplicate, err = mayAdd(g, r.At, to, s.Clock.Now()); err != nil || duplicate && g.IsEnded() {
@@ -78,7 +77,7 @@ func (s *Service) store(ctx context.Context, g *groups.Group, r *kinesinv1.AddMe
 // takeOver makes room for members where a call has left other tasks and died before the group counted them:
 // they are cancelled, and the members of the place are other tasks from now on. A call that still runs is not
 // disturbed.
-func (s *Service) takeOver(ctx context.Context, g *groups.Group, at, to uint32) (*groups.Group, error) {
+func (s *Service) takeOver(ctx context.Context, g *Group, at, to uint32) (*Group, error) {
 	rows, err := s.Store.Tasks(ctx, g.IDs(at, to))
 	if err != nil {
 		return nil, err
@@ -92,11 +91,11 @@ func (s *Service) takeOver(ctx context.Context, g *groups.Group, at, to uint32) 
 	}
 	before := *g
 	tries := len(g.Tries)
-	next, err := groups.Change(ctx, s.Store, g.ID, func(g *groups.Group) (bool, error) {
+	next, err := Change(ctx, s.Store, g.ID, func(g *Group) (bool, error) {
 		if duplicate, err := mayAdd(g, at, uint64(to), now); duplicate || err != nil || len(g.Tries) != tries {
 			return false, err
 		}
-		if tries == groups.TriesMax {
+		if tries == TriesMax {
 			return false, api.Errorf(kinesinv1.Reason_REASON_FULL, "calls that died have left tasks in the way of members of group %s %d times, and may so often: seal it, and make another group", g.ID, tries)
 		}
 		g.Tries = append(slices.Clone(g.Tries), at)
@@ -110,7 +109,7 @@ func (s *Service) takeOver(ctx context.Context, g *groups.Group, at, to uint32) 
 
 // hadMembers answers a call that an earlier one made, when the group has ended since. Nothing is scheduled:
 // the rows of members may be gone.
-func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32) (*kinesinv1.AddMembersResponse, error) {
+func (s *Service) hadMembers(ctx context.Context, g *Group, at, to uint32) (*kinesinv1.AddMembersResponse, error) {
 	rows, err := s.Store.Tasks(ctx, g.IDs(at, to))
 	if err != nil {
 		return nil, err
@@ -125,7 +124,7 @@ func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32
 }
 
 // mayAdd refuses members that a group cannot get. duplicate says that it has them.
-func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (duplicate bool, err error) {
+func mayAdd(g *Group, at uint32, to uint64, now task.Instant) (duplicate bool, err error) {
 	switch {
 	case to <= uint64(g.Members):
 		return true, nil
@@ -143,17 +142,17 @@ func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (duplicate 
 	return false, nil
 }
 
-func endedText(g *groups.Group) string {
+func endedText(g *Group) string {
 	if !g.Completed.IsZero() && !g.Expired {
-		return groups.Done
+		return Done
 	}
-	return groups.Expired
+	return Expired
 }
 
 // advance has a group count members whose rows are stored, unless another call took their place: try is
 // that of the last one.
-func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g *groups.Group, duplicate bool, err error) {
-	g, err = groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
+func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g *Group, duplicate bool, err error) {
+	g, err = Change(ctx, s.Store, id, func(g *Group) (bool, error) {
 		if g.TryAt(to-1) != try {
 			return false, errTakenOver(g)
 		}
@@ -166,14 +165,14 @@ func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g
 	return g, duplicate, err
 }
 
-func errTakenOver(g *groups.Group) error {
+func errTakenOver(g *Group) error {
 	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "another call added other members to group %s meanwhile: it has %d", g.ID, g.Members)
 }
 
 // withdraw cancels tasks that were stored as members of a group and that it can never count, because it was
 // sealed without them or another call took their place.
 func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*task.Task) {
-	g, err := groups.Find(ctx, s.Store, id)
+	g, err := Find(ctx, s.Store, id)
 	if err != nil {
 		return
 	}
@@ -188,7 +187,7 @@ func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*ta
 }
 
 // withdrawRest cancels the tasks that calls which died have left behind the members of a group.
-func (s *Service) withdrawRest(ctx context.Context, g *groups.Group) {
+func (s *Service) withdrawRest(ctx context.Context, g *Group) {
 	end := min(g.Members+api.ItemsMax, task.GroupMembersMax)
 	for from, size := g.Members, uint32(restFirst); from < end; size = readMax {
 		to := min(from+size, end)

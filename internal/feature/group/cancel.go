@@ -1,4 +1,4 @@
-package grouping
+package group
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/groups"
 )
 
 // CancelGroup makes a job that cancels the members of a group, and seals the group. The job comes first: once
@@ -34,9 +33,9 @@ func (s *Service) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupReque
 
 // sealForCancel seals a group that is cancelled, unless it has ended. The caller in the context is who
 // cancels it.
-func (s *Service) sealForCancel(ctx context.Context, id string) (*groups.Group, error) {
+func (s *Service) sealForCancel(ctx context.Context, id string) (*Group, error) {
 	wasSealed := false
-	g, err := groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
+	g, err := Change(ctx, s.Store, id, func(g *Group) (bool, error) {
 		if wasSealed = !g.Sealed.IsZero(); !g.Cancelled.IsZero() || !g.Completed.IsZero() {
 			return false, nil
 		}

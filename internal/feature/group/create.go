@@ -1,4 +1,4 @@
-package grouping
+package group
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,10 +29,10 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 		return nil, err
 	}
 	if s.Full() {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", groups.OpenMax)
+		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", OpenMax)
 	}
 	duplicate := false
-	err = groups.Put(ctx, s.Store, g)
+	err = Put(ctx, s.Store, g)
 	if errors.Is(err, store.ErrConflict) {
 		duplicate = true
 		g, err = s.sameGroup(ctx, g)
@@ -41,7 +40,7 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 	if err != nil {
 		return nil, err
 	}
-	if err := groups.PutSpec(ctx, s.Store, g.ID, spec); err != nil {
+	if err := PutSpec(ctx, s.Store, g.ID, spec); err != nil {
 		return nil, err
 	}
 	v, err := s.view(ctx, g)
@@ -49,8 +48,8 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 }
 
 // sameGroup returns the group that is there, if it is the one that an earlier try of the same call made.
-func (s *Service) sameGroup(ctx context.Context, want *groups.Group) (*groups.Group, error) {
-	have, err := groups.Find(ctx, s.Store, want.ID)
+func (s *Service) sameGroup(ctx context.Context, want *Group) (*Group, error) {
+	have, err := Find(ctx, s.Store, want.ID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -61,26 +60,26 @@ func (s *Service) sameGroup(ctx context.Context, want *groups.Group) (*groups.Gr
 }
 
 // newGroup returns the group that a request asks for, and what follows after it.
-func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*groups.Group, []byte, error) {
+func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*Group, []byte, error) {
 	now := s.Clock.Now()
 	expires := task.Instant(r.Expires)
 	if r.Expires == 0 {
-		expires = now.Add(groups.ExpiryDefault)
+		expires = now.Add(ExpiryDefault)
 	}
-	if expires <= now || expires > now.Add(groups.ExpiryMax) {
-		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.Expires).UTC().Format(time.RFC3339), groups.ExpiryMax/(24*time.Hour))
+	if expires <= now || expires > now.Add(ExpiryMax) {
+		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.Expires).UTC().Format(time.RFC3339), ExpiryMax/(24*time.Hour))
 	}
 	id, err := s.idFor(ctx, r.RequestId, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	g := &groups.Group{ID: id.String(), Created: now, CreatedBy: access.From(ctx).Name, Expires: expires}
+	g := &Group{ID: id.String(), Created: now, CreatedBy: access.From(ctx).Name, Expires: expires}
 	spec, n, err := s.followUps(ctx, r, g)
 	if err != nil {
 		return nil, nil, err
 	}
-	if n > groups.TemplateBytesMax {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the tasks that follow have %d bytes: want at most %d", n, groups.TemplateBytesMax)
+	if n > TemplateBytesMax {
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the tasks that follow have %d bytes: want at most %d", n, TemplateBytesMax)
 	}
 	value, err := json.Marshal(spec)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest)
 }
 
 // followUps notes in a group which tasks may follow it, and returns them as they are stored, with their size.
-func (s *Service) followUps(ctx context.Context, r *kinesinv1.CreateGroupRequest, g *groups.Group) (spec groups.Spec, size int, err error) {
+func (s *Service) followUps(ctx context.Context, r *kinesinv1.CreateGroupRequest, g *Group) (spec Spec, size int, err error) {
 	keys := map[[2]string]string{}
 	for _, f := range followUpsOf(r) {
 		if len(g.FollowUps) == task.GroupFollowUpsMax {
@@ -120,9 +119,9 @@ func (s *Service) followUps(ctx context.Context, r *kinesinv1.CreateGroupRequest
 		case f.edge == task.Else && len(spec.Else) == 0:
 			g.Else, spec.Else = l.Name, raw
 		default:
-			spec.More = append(spec.More, groups.Item{Edge: f.edge, Item: raw})
+			spec.More = append(spec.More, Item{Edge: f.edge, Item: raw})
 		}
-		g.FollowUps = append(g.FollowUps, groups.FollowUp{Edge: f.edge, Lambda: l.Name, Collection: f.item.Collection})
+		g.FollowUps = append(g.FollowUps, FollowUp{Edge: f.edge, Lambda: l.Name, Collection: f.item.Collection})
 		size += len(raw)
 	}
 	if len(g.FollowUps) == 0 {
