@@ -35,7 +35,7 @@ layout: split
 	}
 	g.run(call("inbound", "/kinesin.v1.LambdaService/ListLambdas"))
 	refused := g.run(call("hsc", "/kinesin.v1.WorkerService/Heartbeat") + " || test $? = 22")
-	if !strings.Contains(refused, "worker is empty") {
+	if !strings.Contains(refused, `no field \"worker\"`) {
 		t.Errorf("the pods for workers do not look at a heartbeat:\n%s", refused)
 	}
 	out := g.run(strings.Replace(call("scheduler", "/metrics"), "-d '{}' ", "", 1) + " | grep -E '^kinesin_(fleet_members|watch_contact_age_seconds) '")

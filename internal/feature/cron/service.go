@@ -76,7 +76,7 @@ type Service struct {
 	created  atomic.Int64 // when the last cron was created, in microseconds
 }
 
-// New returns a Service.
+// NewService returns a Service.
 func NewService(c ServiceConfig) *Service {
 	return &Service{ServiceConfig: c, counting: make(chan struct{}, countsMax)}
 }

@@ -50,7 +50,7 @@ type ServiceConfig struct {
 // Service serves groups. It is safe for concurrent use.
 type Service struct{ ServiceConfig }
 
-// New returns a Service.
+// NewService returns a Service.
 func NewService(c ServiceConfig) *Service { return &Service{c} }
 
 func wire(err error) error {
