@@ -22,7 +22,7 @@ func (s *Service) endPrevious(ctx context.Context, p *kinesinv1.PreviousLease) (
 	if err != nil {
 		return nil, err
 	}
-	if !s.Sealer.IsLeaseProof(ctx, worker, p.GetProof()) {
+	if _, err := s.Sealer.Ring().Leases().Open(ctx, worker, p.GetProof()); err != nil {
 		// No reason to refuse the new lease: the store that knew the old one may be gone.
 		s.Log.WarnContext(ctx, "previous lease given up without its proof; leaving it to run out", slog.String("worker", worker))
 		return fenceAll(results), nil

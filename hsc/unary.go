@@ -48,7 +48,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	s.sessionOf(&l)
 	return &kinesinv1.RegisterResponse{
 		Worker: l.Worker, Lease: l.Length.Microseconds(), Heartbeat: l.HeartbeatEvery().Microseconds(),
-		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks, Missing: missing,
+		Proof: s.Sealer.Ring().Leases().Seal(l.Worker), Acks: acks, Missing: missing,
 	}, nil
 }
 

@@ -40,7 +40,7 @@ type Config struct {
 	Workers   Workers
 	Hooks     Hooks
 	Buffering Buffering
-	Pages     *task.PageSealer
+	Pages     task.Seal
 
 	// Rates returns the rates of a lambda in this process; nil: they are not known.
 	Rates func(lambda uint32) Rates

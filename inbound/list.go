@@ -57,7 +57,8 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 			return nil, refusal.Invalid("%v", err)
 		}
 	}
-	position, ours := in.Pages.Open(ctx, list.name(), request.Cursor)
+	position, err := in.Pages.Open(ctx, list.name(), request.Cursor)
+	ours := err == nil
 	switch {
 	case !in.Store.EndedExpire() && (len(request.Cursor) == 0 || !ours):
 		return in.listSet(ctx, request, list.limit) // by time, which only costs money elsewhere

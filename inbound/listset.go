@@ -30,8 +30,8 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 	name := fmt.Sprintf("set %q %q %q %q", r.Lambda, r.State, r.Where, r.Order)
 	at := setCursor{Now: in.Clock.Now()}
 	if len(r.Cursor) > 0 {
-		text, ours := in.Pages.Open(ctx, name, r.Cursor)
-		if !ours || json.Unmarshal(text, &at) != nil {
+		text, err := in.Pages.Open(ctx, name, r.Cursor)
+		if err != nil || json.Unmarshal(text, &at) != nil {
 			return nil, errCursor
 		}
 	}

@@ -101,7 +101,7 @@ type Stepper interface {
 // out no message without its seal.
 type Sealer interface {
 	// UseSealer gives the driver what it seals with. It is called once, before Send and Receive.
-	UseSealer(s *task.MessageSealer)
+	UseSealer(s task.Seal)
 }
 
 // Depth is the state of one queue.

@@ -119,7 +119,7 @@ func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 }
 
 // UseSealer gives a driver that seals its messages what it seals with.
-func (q *Queue) UseSealer(s *task.MessageSealer) {
+func (q *Queue) UseSealer(s task.Seal) {
 	if d, seals := q.d.(Sealer); seals {
 		d.UseSealer(s)
 	}

@@ -78,8 +78,9 @@ type ringKey struct {
 	from    Instant
 	secret  []byte
 
-	ids, leases, messages, pages macs
-	sessions                     cipher.AEAD
+	ids      macs
+	seals    [purposes]macs
+	sessions cipher.AEAD
 
 	inbound []byte // given to senders
 	sealer  macs   // by inbound
@@ -142,12 +143,14 @@ func (r *ring) reuse(key Key) *ringKey {
 func newRingKey(key Key) *ringKey {
 	secret := bytes.Clone(key.Secret)
 	r := &ringKey{number: key.Number, idsOnly: key.IDsOnly, from: key.From, secret: secret, inbound: InboundKey(secret)}
-	r.ids, r.leases = newMACs(derive(secret, "id")), newMACs(derive(secret, "lease"))
-	if r.number <= FirstKey { // as releases without a key ring did
+	r.ids = newMACs(derive(secret, "id"))
+	if r.number <= FirstKey { // as installations without a rotation do
 		r.ids = newMACs(secret)
-		r.leases = r.ids
 	}
-	r.messages, r.pages, r.sealer = newMACs(derive(secret, "queue")), newMACs(derive(secret, "page")), newMACs(r.inbound)
+	for p, name := range [purposes]string{forMessages: "queue", forPages: "page", forLeases: "lease"} {
+		r.seals[p] = newMACs(derive(secret, name))
+	}
+	r.sealer = newMACs(r.inbound)
 	r.sessions = newSessionCipher(derive(secret, "session"))
 	return r
 }
@@ -194,14 +197,8 @@ func (k *Keyring) sealsIDs(made Instant) *ringKey {
 	return r.order[0]
 }
 
-// IDs returns the sealer of public ids and of lease proofs.
+// IDs returns the sealer of public ids.
 func (k *Keyring) IDs() *Sealer { return &Sealer{k} }
-
-// Messages returns the sealer of messages of lambda queues.
-func (k *Keyring) Messages() *MessageSealer { return &MessageSealer{k} }
-
-// Pages returns the sealer of page tokens.
-func (k *Keyring) Pages() *PageSealer { return &PageSealer{k} }
 
 // Inbound returns the sealer of messages of the inbound queue and of the ids that their senders issue.
 func (k *Keyring) Inbound() *InboundSealer { return &InboundSealer{ring: k} }
@@ -214,6 +211,9 @@ func derive(secret []byte, parts ...string) []byte {
 	}
 	return m.Sum(nil)
 }
+
+// macBytes is the length of a whole MAC.
+const macBytes = sha256.Size
 
 // macs computes MACs with a key.
 type macs struct{ pool *sync.Pool }

@@ -24,7 +24,6 @@ const (
 	goldenDirect  = "k1AZLwwSo7fE2OX2BxgpOktQGLz-VoewAAAAcCggFTesrv8KIzrRJ13xcj"
 	goldenInbound = "q1AZLwwSo7fE2OX2BxgpOktQGLz-VoewRtYWlsaGlnaBIhnkPY_CwFL2U4JIA"
 	goldenBody    = "srIYRsftPd+Y1tHqnd4/zmEgbWVzc2FnZQ==" // of the inbound queue: "a message"
-	goldenProof   = "e65f370a83ae5dab5460a98b3daa2a91"     // of worker-1
 	goldenMessage = "01bbf63811d97327d87aebcee74d39f7df61206d657373616765"
 	goldenKey     = "iyjCKnJ860lWCAy2jkgt9eW4dTQUUpoV6OXZARKKqNI" // what `kinesin inbound key` printed
 )
@@ -62,17 +61,14 @@ func TestWhatTheReleaseBeforeSealed(t *testing.T) {
 	if got := first.IDs().Seal(goldenToken); got != goldenID {
 		t.Errorf("%q", got)
 	}
-	if got := first.IDs().LeaseProof("worker-1"); hex.EncodeToString(got) != goldenProof {
-		t.Errorf("%x", got)
-	}
 	if got := first.Inbound().SealMessage([]byte("a message")); got != goldenBody {
 		t.Errorf("%q", got)
 	}
 	if got := first.Inbound().KeyText(); got != goldenKey {
 		t.Errorf("%q", got)
 	}
-	message := append(make([]byte, task.MessageSealBytes), "a message"...)
-	if first.Messages().Seal("prod-mail", message); hex.EncodeToString(message) != goldenMessage {
+	message := first.Messages().Seal("prod-mail", []byte("a "), []byte("message"))
+	if hex.EncodeToString(message) != goldenMessage {
 		t.Errorf("%x", message)
 	}
 	direct := goldenToken
@@ -92,9 +88,6 @@ func TestWhatTheReleaseBeforeSealed(t *testing.T) {
 		if got, from, err := ring.Inbound().OpenMessage(t.Context(), goldenBody); err != nil || from != nil || string(got) != "a message" {
 			t.Errorf("%v: %q, %v, %v", numbers, got, from, err)
 		}
-		if proof, _ := hex.DecodeString(goldenProof); !ring.IDs().IsLeaseProof(t.Context(), "worker-1", proof) {
-			t.Errorf("%v: lease proof", numbers)
-		}
 		if got, err := ring.Messages().Open(t.Context(), "prod-mail", message); err != nil || string(got) != "a message" {
 			t.Errorf("%v: %q, %v", numbers, got, err)
 		}
@@ -110,10 +103,9 @@ type sealed struct {
 
 func sealAll(tb testing.TB, ring *task.Keyring) sealed {
 	tb.Helper()
-	s := sealed{id: ring.IDs().Seal(goldenToken), proof: ring.IDs().LeaseProof("w"), body: ring.Inbound().SealMessage([]byte("m")), page: ring.Pages().Seal("l", []byte("{}"))}
+	s := sealed{id: ring.IDs().Seal(goldenToken), proof: ring.Leases().Seal("w"), body: ring.Inbound().SealMessage([]byte("m")), page: ring.Pages().Seal("l", []byte("{}"))}
 	s.inbound = sealInbound(tb, ring.Inbound(), task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "mail"})
-	s.message = append(make([]byte, task.MessageSealBytes), 'm')
-	ring.Messages().Seal("q", s.message)
+	s.message = ring.Messages().Seal("q", []byte("m"))
 	return s
 }
 
@@ -126,8 +118,9 @@ func (s *sealed) openedBy(ring *task.Keyring) (ids, messages []error) {
 }
 
 func (s *sealed) restOpenedBy(ring *task.Keyring) (proof, page bool) {
-	_, page = ring.Pages().Open(context.Background(), "l", s.page)
-	return ring.IDs().IsLeaseProof(context.Background(), "w", s.proof), page
+	_, pageErr := ring.Pages().Open(context.Background(), "l", s.page)
+	_, proofErr := ring.Leases().Open(context.Background(), "w", s.proof)
+	return proofErr == nil, pageErr == nil
 }
 
 func TestEveryKeyOfARingVerifies(t *testing.T) {
@@ -212,31 +205,33 @@ func TestForgedIDsOfALaterKeyAreRefused(t *testing.T) {
 	})
 }
 
-func TestPageTokensAreOfOneListAndOneRing(t *testing.T) {
-	ring := ringOf(t, 1, 2)
-	token := ring.Pages().Seal("tasks 1", []byte(`{"a":1}`))
-	if position, ok := ring.Pages().Open(t.Context(), "tasks 1", token); !ok || string(position) != `{"a":1}` {
-		t.Errorf("%q, %v", position, ok)
-	}
-	if _, ok := ring.Pages().Open(t.Context(), "tasks 2", token); ok {
-		t.Error("opened for another list")
-	}
-	if _, ok := ringOf(t, 1, 3).Pages().Open(t.Context(), "tasks 1", token); ok {
-		t.Error("opened by another ring")
-	}
-	for _, position := range []string{`{}`, `{"a":1}`, "", "\x01\x01", string(token[2:])} {
-		if _, ok := ring.Pages().Open(t.Context(), "tasks 1", []byte(position)); ok {
-			t.Errorf("%q is opened without a seal", position)
-		}
-	}
-	for at := range token {
-		changed := bytes.Clone(token)
-		changed[at] ^= 1
-		if _, ok := ring.Pages().Open(t.Context(), "tasks 1", changed); ok {
-			t.Errorf("opened with byte %d changed", at)
-		}
-		if _, ok := ring.Pages().Open(t.Context(), "tasks 1", token[:at]); ok {
-			t.Errorf("opened when cut after %d bytes", at)
+// TestASealIsForOnePurposeAndSubject opens nothing that was sealed for another purpose, about another subject, by
+// another ring, or that was changed since.
+func TestASealIsForOnePurposeAndSubject(t *testing.T) {
+	ring, other := ringOf(t, 1, 2), ringOf(t, 1, 3)
+	seals := func(r *task.Keyring) []task.Seal { return []task.Seal{r.Messages(), r.Pages(), r.Leases()} }
+	for i, seal := range seals(ring) {
+		for _, body := range []string{`{"a":1}`, ""} {
+			sealed := seal.Seal("tasks 1", []byte(body))
+			if got, err := seal.Open(t.Context(), "tasks 1", sealed); err != nil || string(got) != body || len(sealed) != task.SealBytes+len(body) {
+				t.Errorf("%d: %q, %v", i, got, err)
+			}
+			refused := func(what string, s task.Seal, subject string, sealed []byte) {
+				if _, err := s.Open(t.Context(), subject, sealed); !errors.Is(err, task.ErrUnsealed) && !errors.Is(err, task.ErrKeyGone) {
+					t.Errorf("%d, %q: opened %s: %v", i, body, what, err)
+				}
+			}
+			refused("about another subject", seal, "tasks 2", sealed)
+			refused("by another ring", seals(other)[i], "tasks 1", sealed)
+			refused("for another purpose", seals(ring)[(i+1)%3], "tasks 1", sealed)
+			refused("with more behind it", seal, "tasks 1", append(bytes.Clone(sealed), 0))
+			refused("without a seal", seal, "tasks 1", []byte(body))
+			for at := range sealed {
+				changed := bytes.Clone(sealed)
+				changed[at] ^= 1
+				refused("changed", seal, "tasks 1", changed)
+				refused("cut", seal, "tasks 1", sealed[:at])
+			}
 		}
 	}
 }

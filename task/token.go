@@ -49,6 +49,9 @@ type Sealer struct{ ring *Keyring }
 // NewSealer returns a sealer with one secret as its FirstKey.
 func NewSealer(secret []byte) *Sealer { return oneKey(FirstKey, secret).IDs() }
 
+// Ring returns the keys that the sealer seals with.
+func (s *Sealer) Ring() *Keyring { return s.ring }
+
 // SealTask returns the public id of a task. It is the same all the task's life, also after a rotation, and
 // whichever server seals it.
 func (s *Sealer) SealTask(t *Task) string {

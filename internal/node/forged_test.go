@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -80,9 +79,8 @@ var forgeries = map[string]func(t *task.Task, now task.Instant){
 func bodies(queue string, row *task.Task) []string {
 	encoded := store.AppendTask(nil, row)
 	field := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), encoded)
-	unsealed := append(make([]byte, task.MessageSealBytes), field...)
-	sealed := slices.Clone(unsealed)
-	task.NewMessageSealer(task.FirstKey, bytes.Repeat([]byte{7}, task.TokenKeyBytes)).Seal(queue, sealed)
+	unsealed := append(make([]byte, task.SealBytes), field...)
+	sealed := task.NewSealer(bytes.Repeat([]byte{7}, task.TokenKeyBytes)).Ring().Messages().Seal(queue, field)
 	text := base64.RawURLEncoding.EncodeToString
 	return []string{"k1." + text(field), "k2." + text(field), "k2." + text(unsealed), "k2." + text(sealed)}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +48,7 @@ var bodyEncoding = base64.RawURLEncoding
 
 // bodyBytes returns the length of a body with so many bytes of fields.
 func bodyBytes(fields int) int {
-	return len(envelopeMark) + bodyEncoding.EncodedLen(task.MessageSealBytes+fields)
+	return len(envelopeMark) + bodyEncoding.EncodedLen(task.SealBytes+fields)
 }
 
 // taskBytesUsual is a size that few encoded tasks exceed.
@@ -63,18 +62,16 @@ func (c *Codec) field(t *task.Task) []byte {
 }
 
 // encodeBody makes the body of a message to a queue from fields.
-func encodeBody(s *task.MessageSealer, queue string, fields ...[]byte) string {
-	raw := slices.Concat(fields...)
-	raw = slices.Insert(raw, 0, make([]byte, task.MessageSealBytes)...)
-	s.Seal(queue, raw)
-	body := make([]byte, bodyBytes(len(raw)-task.MessageSealBytes))
+func encodeBody(s task.Seal, queue string, fields ...[]byte) string {
+	raw := s.Seal(queue, fields...)
+	body := make([]byte, bodyBytes(len(raw)-task.SealBytes))
 	copy(body, envelopeMark)
 	bodyEncoding.Encode(body[len(envelopeMark):], raw)
 	return string(body)
 }
 
 // decodeBody decodes the tasks of a body that came from a queue. Their payloads share memory.
-func (c *Codec) decodeBody(ctx context.Context, s *task.MessageSealer, queue, body string) ([]task.Task, error) {
+func (c *Codec) decodeBody(ctx context.Context, s task.Seal, queue, body string) ([]task.Task, error) {
 	text, ok := strings.CutPrefix(body, envelopeMark)
 	if !ok {
 		return nil, refuseBody(body)

@@ -1,7 +1,6 @@
 package sqs_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ func TestEnvelopeWithFieldsOfALaterRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := slices.Concat(protowire.AppendBytes(protowire.AppendTag(nil, 9, protowire.BytesType), []byte("new")), sealed[task.MessageSealBytes:],
+	raw := slices.Concat(protowire.AppendBytes(protowire.AppendTag(nil, 9, protowire.BytesType), []byte("new")), sealed[task.SealBytes:],
 		protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 7))
 	got, err := sqs.Decode(sqs.Sealed(raw))
 	if err != nil || len(got) != 1 || got[0].Attempt != 1 {
@@ -107,12 +106,12 @@ func TestAForgedBodyIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, c := range map[string]struct {
-		sealer *task.MessageSealer
+		sealer task.Seal
 		want   error
 	}{
-		"another key":          {task.NewMessageSealer(2, bytes.Repeat([]byte{1}, task.TokenKeyBytes)), task.ErrUnsealed},
-		"a key that is gone":   {task.NewMessageSealer(3, make([]byte, task.TokenKeyBytes)), task.ErrKeyGone},
-		"a key that never was": {task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes)), task.ErrUnsealed},
+		"another key":          {sqs.SealerOf(2, 1), task.ErrUnsealed},
+		"a key that is gone":   {sqs.SealerOf(3, 0), task.ErrKeyGone},
+		"a key that never was": {sqs.SealerOf(1, 0), task.ErrUnsealed},
 	} {
 		if _, err := c.sealer.Open(t.Context(), sqs.TestQueue, raw); !errors.Is(err, c.want) {
 			t.Errorf("opened with %s: %v", what, err)

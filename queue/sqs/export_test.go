@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/kinesin-io/kinesin/queue"
@@ -17,16 +18,25 @@ const (
 )
 
 // TestSealer is the sealer of the drivers of these tests, and TestQueue the queue that Encode seals for.
-var TestSealer = task.NewMessageSealer(2, make([]byte, task.TokenKeyBytes))
+var TestSealer = SealerOf(2, 0)
 
 const TestQueue = "test-lambda7-high"
+
+// SealerOf returns the sealer of a ring with one key, of this number and a secret of these bytes.
+func SealerOf(number uint8, secret byte) task.Seal {
+	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: number, Secret: bytes.Repeat([]byte{secret}, task.TokenKeyBytes)}}, Seals: number})
+	if err != nil {
+		panic(err)
+	}
+	return ring.Messages()
+}
 
 // Sealed returns a body with fields that are sealed as Encode seals them.
 func Sealed(fields []byte) string { return encodeBody(TestSealer, TestQueue, fields) }
 
 // SealedBefore returns the body of a message that was sealed with a key that TestSealer has no more.
 func SealedBefore(fields []byte) string {
-	return encodeBody(task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes)), TestQueue, fields)
+	return encodeBody(SealerOf(1, 0), TestQueue, fields)
 }
 
 // IsText reports whether a payload is sent as it is.

@@ -45,7 +45,7 @@ func New(api API, config Config) *Driver {
 	secret := make([]byte, task.TokenKeyBytes)
 	_, _ = rand.Read(secret) // never fails: crypto/rand
 	d := &Driver{
-		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(config.AnswerMax), lanes: map[laneKey]*lane{},
+		Config: config, api: api, sealer: task.NewSealer(secret).Ring().Messages(), prefetch: newPrefetch(config.AnswerMax), lanes: map[laneKey]*lane{},
 	}
 	d.client = sqsclient.New(api, sqsclient.Config{
 		Clock: config.Clock, Timeout: requestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
@@ -58,7 +58,7 @@ func New(api API, config Config) *Driver {
 
 // UseSealer implements queue.Sealer. Without it the driver seals with a key of its own, so that it reads only
 // what it sent.
-func (d *Driver) UseSealer(s *task.MessageSealer) { d.sealer = s }
+func (d *Driver) UseSealer(s task.Seal) { d.sealer = s }
 
 // UseWeights implements queue.Weigher.
 func (d *Driver) UseWeights(of func(lambda uint32) []uint16) {

@@ -21,7 +21,7 @@ type Driver struct {
 	Config
 
 	api      API
-	sealer   *task.MessageSealer // set before Send and Receive
+	sealer   task.Seal // set before Send and Receive
 	client   *sqsclient.Client
 	prefetch *prefetch
 

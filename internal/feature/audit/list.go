@@ -31,8 +31,8 @@ func (l *Log) sealCursor(c cursor, walk direction) string {
 func (l *Log) openCursor(ctx context.Context, text string, walk direction) (cursor, error) {
 	token, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
-		position, ours := l.Pages.Open(ctx, walk.list(), token)
-		if parts := strings.Split(string(position), "/"); ours && len(parts) == 3 {
+		position, err := l.Pages.Open(ctx, walk.list(), token)
+		if parts := strings.Split(string(position), "/"); err == nil && len(parts) == 3 {
 			index, err := strconv.Atoi(parts[2])
 			return cursor{parts[0], parts[1], index}, err
 		}

@@ -53,8 +53,8 @@ type Config struct {
 	Log   *slog.Logger
 	// Chained links the records. It needs a process that has the store to itself.
 	Chained bool
-	Pages   *task.PageSealer // seals the cursors of lists
-	Keep    time.Duration    // how long records are kept; KeepDefault
+	Pages   task.Seal     // seals the cursors of lists
+	Keep    time.Duration // how long records are kept; KeepDefault
 	// Written is called with each record that was written, in order. It may be nil.
 	Written func(Record)
 	// Lost is called with the number of acts whose record could not be written. It may be nil.

@@ -331,8 +331,8 @@ func TestRetirement(t *testing.T) {
 			if _, _, err := r.Inbound().OpenMessage(f.Context(), body); !errors.Is(err, message) {
 				f.Errorf("after %v: %v, want %v", at, err, message)
 			}
-			if _, opened := r.Pages().Open(f.Context(), "l", page); opened != (message == nil) {
-				f.Errorf("after %v: page token opened: %v", at, opened)
+			if _, err := r.Pages().Open(f.Context(), "l", page); (err == nil) != (message == nil) {
+				f.Errorf("after %v: page token: %v", at, err)
 			}
 		}
 		check(0, true, nil)
