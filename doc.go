@@ -17,6 +17,7 @@
 //	partition           who owns which slice of the key space
 //	internal/catalog    the lambdas that a process knows; internal/catalog/lambdas creates,
 //	                    changes and deletes them
+//	internal/control    the control rows of a kind, and what a process knows of them
 //	internal/chains     stands before the store, and creates what follows a task with its end
 //	internal/lease      the worker leases that a process knows
 //

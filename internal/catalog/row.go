@@ -3,12 +3,10 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"strings"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -40,27 +38,9 @@ func encode(e *Entry) (store.Control, error) {
 	}
 	value, err := json.Marshal(r)
 	if err == nil && e.row != nil {
-		value, err = withUnknown(value, e.row)
+		value, err = control.WithUnknown(value, e.row, reflect.TypeFor[record]())
 	}
 	return store.Control{Kind: Kind, Name: e.Name, Version: e.Version, Value: value}, err
-}
-
-// withUnknown adds to an encoded record the fields of an older one that this version does not know: what a
-// newer version wrote is kept when the row is changed here.
-func withUnknown(value, older []byte) ([]byte, error) {
-	kept, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if err := errors.Join(json.Unmarshal(older, &kept), json.Unmarshal(value, &all)); err != nil {
-		return nil, err
-	}
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[record]()) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		delete(kept, name)
-	}
-	if len(kept) == 0 {
-		return value, nil
-	}
-	maps.Copy(all, kept)
-	return json.Marshal(all)
 }
 
 // decodeUnless decodes a row unless it is known.

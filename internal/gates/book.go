@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -23,15 +23,15 @@ const (
 // Book has the gates that are in force. It answers from memory, and is safe for concurrent use. While the
 // store does not answer, the gates that were known last stay.
 type Book struct {
-	*mirror.Mirror[byLambda]
+	*control.Copy[byLambda]
 }
 
 // byLambda has the gates of each lambda, oldest first; without those that have ended.
 type byLambda map[uint32]Gates
 
 // NewBook returns a book without gates; Refresh or Run fills it.
-func NewBook(rows mirror.Rows, c clock.Clock, log *slog.Logger) *Book {
-	return &Book{mirror.New(mirror.Config[byLambda]{
+func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
+	return &Book{control.NewCopy(control.CopyConfig[byLambda]{
 		Kind: Kind, Rows: rows, Clock: c, Log: log,
 		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
 	})}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -31,14 +31,14 @@ func Find(ctx context.Context, s Store, id string) (*Gate, error) {
 }
 
 // All reads the gates of a kind, and leaves out those that cannot be read.
-func All(ctx context.Context, s mirror.Rows, kind string) ([]*Gate, error) {
+func All(ctx context.Context, s control.Rows, kind string) ([]*Gate, error) {
 	all, _, err := read(ctx, s, kind)
 	return all, err
 }
 
 // read is All, and returns the highest number too: also of a gate that cannot be read, which a newer version may
 // have set.
-func read(ctx context.Context, s mirror.Rows, kind string) (all []*Gate, last int, err error) {
+func read(ctx context.Context, s control.Rows, kind string) (all []*Gate, last int, err error) {
 	rows, err := s.Controls(ctx, kind)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read gates: %w", err)

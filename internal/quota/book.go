@@ -5,14 +5,14 @@ import (
 	"log/slog"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 )
 
 // Book has all quotas. It answers from memory, and is safe for concurrent use. While the store does not
 // answer, the quotas that were known last stay.
 type Book struct {
-	*mirror.Mirror[byLambda]
+	*control.Copy[byLambda]
 }
 
 // byLambda has the limits of each lambda as they are looked up.
@@ -34,8 +34,8 @@ type limits struct {
 }
 
 // NewBook returns a book without quotas; Refresh or Run fills it.
-func NewBook(rows mirror.Rows, c clock.Clock, log *slog.Logger) *Book {
-	return &Book{mirror.New(mirror.Config[byLambda]{
+func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
+	return &Book{control.NewCopy(control.CopyConfig[byLambda]{
 		Kind: Kind, Rows: rows, Clock: c, Log: log,
 		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
 	})}

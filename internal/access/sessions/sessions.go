@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/policy"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -98,7 +98,7 @@ type Registry struct {
 	sealer Sealer
 	clock  clock.Clock
 	log    *slog.Logger
-	known  *mirror.OnDemand[ended]
+	known  *control.OnDemand[ended]
 	room   *room.Room // rows of sessions that were signed out of
 }
 
@@ -117,7 +117,7 @@ func (e *ended) has(s *Session) bool {
 func NewRegistry(rows Rows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
 	const keptPart = 10 // of the rows, for admins
 	r := &Registry{rows: rows, sealer: sealer, clock: c, log: log, room: room.New("ended_sessions", EndedMax, EndedMax/keptPart)}
-	r.known = mirror.NewOnDemand(mirror.Config[ended]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.endedOf})
+	r.known = control.NewOnDemand(control.CopyConfig[ended]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.endedOf})
 	return r
 }
 

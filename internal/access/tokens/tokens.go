@@ -20,7 +20,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -93,7 +93,7 @@ type Registry struct {
 	clock clock.Clock
 	log   *slog.Logger
 
-	known *mirror.OnDemand[index]
+	known *control.OnDemand[index]
 
 	mu       sync.Mutex
 	problems map[string]bool // names of rows that cannot be read and were logged
@@ -108,7 +108,7 @@ type index struct {
 // NewRegistry returns a registry over the rows of a store.
 func NewRegistry(rows Rows, c clock.Clock, log *slog.Logger) *Registry {
 	r := &Registry{rows: rows, clock: c, log: log, problems: map[string]bool{}}
-	r.known = mirror.NewOnDemand(mirror.Config[index]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.indexOf})
+	r.known = control.NewOnDemand(control.CopyConfig[index]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.indexOf})
 	return r
 }
 

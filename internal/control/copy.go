@@ -1,6 +1,4 @@
-// Package mirror keeps this process's copy of the control rows of a kind: settings that operators change,
-// which roles look at for each task. It answers from memory.
-package mirror
+package control
 
 import (
 	"bytes"
@@ -21,13 +19,13 @@ import (
 // 2 s.
 const RefreshEvery = 1500 * time.Millisecond
 
-// Rows is what a mirror reads.
+// Rows is what a copy is read from.
 type Rows interface {
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
 }
 
-// Config says what a mirror is of.
-type Config[V any] struct {
+// CopyConfig says what a Copy or an OnDemand is of.
+type CopyConfig[V any] struct {
 	Kind  string // of the rows
 	Rows  Rows
 	Clock clock.Clock
@@ -36,10 +34,10 @@ type Config[V any] struct {
 	Build func(ctx context.Context, rows []store.Control) V
 }
 
-// Mirror has a copy of all rows of a kind. It is safe for concurrent use. While the store does not answer,
+// Copy has a copy of all rows of a kind. It is safe for concurrent use. While the store does not answer,
 // the rows that were known last stay.
-type Mirror[V any] struct {
-	cfg Config[V]
+type Copy[V any] struct {
+	cfg CopyConfig[V]
 
 	known atomic.Pointer[known[V]]
 	reads atomic.Uint64 // numbers the reads of the store
@@ -62,63 +60,63 @@ func sameRow(a, b store.Control) bool {
 	return a.Name == b.Name && a.Version == b.Version && bytes.Equal(a.Value, b.Value)
 }
 
-// New returns a mirror of no rows; Refresh or Run fills it.
-func New[V any](c Config[V]) *Mirror[V] {
-	m := &Mirror[V]{cfg: c, changed: make(chan struct{})}
-	m.known.Store(&known[V]{})
-	return m
+// NewCopy returns a copy of no rows; Refresh or Run fills it.
+func NewCopy[V any](cfg CopyConfig[V]) *Copy[V] {
+	c := &Copy[V]{cfg: cfg, changed: make(chan struct{})}
+	c.known.Store(&known[V]{})
+	return c
 }
 
 // Run refreshes until ctx ends.
-func (m *Mirror[V]) Run(ctx context.Context) error {
+func (c *Copy[V]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := m.Refresh(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Log.WarnContext(ctx, "cannot refresh settings; those that were known last stay",
-				slog.String("kind", m.cfg.Kind), slog.Any("error", err))
+		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Log.WarnContext(ctx, "cannot refresh settings; those that were known last stay",
+				slog.String("kind", c.cfg.Kind), slog.Any("error", err))
 		}
-		_ = clock.Sleep(ctx, m.cfg.Clock, RefreshEvery)
+		_ = clock.Sleep(ctx, c.cfg.Clock, RefreshEvery)
 	}
 	return nil
 }
 
 // Refresh reads all rows.
-func (m *Mirror[V]) Refresh(ctx context.Context) error {
-	number := m.reads.Add(1)
-	rows, err := m.cfg.Rows.Controls(ctx, m.cfg.Kind)
+func (c *Copy[V]) Refresh(ctx context.Context) error {
+	number := c.reads.Add(1)
+	rows, err := c.cfg.Rows.Controls(ctx, c.cfg.Kind)
 	if err != nil {
-		return fmt.Errorf("read rows of kind %s: %w", m.cfg.Kind, err)
+		return fmt.Errorf("read rows of kind %s: %w", c.cfg.Kind, err)
 	}
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b store.Control) int { return strings.Compare(a.Name, b.Name) })
-	m.publish(ctx, rows, number)
+	c.publish(ctx, rows, number)
 	return nil
 }
 
 // publish makes rows known, unless a later read is known already, or nothing has changed.
-func (m *Mirror[V]) publish(ctx context.Context, rows []store.Control, number uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if number < m.newest {
+func (c *Copy[V]) publish(ctx context.Context, rows []store.Control, number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if number < c.newest {
 		return
 	}
-	m.newest = number
-	old := m.known.Load()
+	c.newest = number
+	old := c.known.Load()
 	if slices.EqualFunc(old.rows, rows, sameRow) {
 		return
 	}
-	m.known.Store(&known[V]{m.cfg.Build(ctx, rows), rows, old.number + 1})
-	close(m.changed)
-	m.changed = make(chan struct{})
+	c.known.Store(&known[V]{c.cfg.Build(ctx, rows), rows, old.number + 1})
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // Value returns the copy; the zero value while there are no rows, or none were read.
-func (m *Mirror[V]) Value() V { return m.known.Load().value }
+func (c *Copy[V]) Value() V { return c.known.Load().value }
 
 // Number grows with each change of the rows.
-func (m *Mirror[V]) Number() uint64 { return m.known.Load().number }
+func (c *Copy[V]) Number() uint64 { return c.known.Load().number }
 
 // Changed returns a channel that is closed when the rows change.
-func (m *Mirror[V]) Changed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.changed
+func (c *Copy[V]) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
 }

@@ -1,4 +1,4 @@
-package mirror_test
+package control_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -15,14 +15,14 @@ type rows []store.Control
 
 func (r *rows) Controls(context.Context, string) ([]store.Control, error) { return *r, nil }
 
-// TestAMirrorKnowsWhatIsStored changes the rows between two reads in each way in which they can.
-func TestAMirrorKnowsWhatIsStored(t *testing.T) {
+// TestACopyKnowsWhatIsStored changes the rows between two reads in each way in which they can.
+func TestACopyKnowsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	row := func(name string, version uint64, value string) store.Control {
 		return store.Control{Kind: "setting", Name: name, Version: version, Value: []byte(value)}
 	}
 	stored := &rows{}
-	m := mirror.New(mirror.Config[string]{
+	m := control.NewCopy(control.CopyConfig[string]{
 		Kind: "setting", Rows: stored, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 		Build: func(_ context.Context, rows []store.Control) (all string) {
 			for _, r := range rows {

@@ -1,0 +1,99 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Meta is what a Book keeps with a value of its row. A type that has rows embeds it, with the tag `json:"-"`.
+type Meta struct {
+	Version uint64 // of the row; 0: there is none yet
+
+	buried bool
+	row    *store.Control // as it was read or written last, for members that this version does not know; nil: neither
+}
+
+// IsBuried reports whether the value is among those that have ended.
+func (m *Meta) IsBuried() bool { return m.buried }
+
+func (m *Meta) meta() *Meta { return m }
+
+func metaOf[T any](t *T) *Meta { return any(t).(interface{ meta() *Meta }).meta() }
+
+// Kind says how values of a type, which embeds Meta, are kept as rows. What another version of the program added to a
+// row, as members of its object, stays when the row is changed here.
+type Kind[T any] struct {
+	Live  string            // kind of the rows of values that have not ended
+	Ended string            // kind of the others; empty: values that end are deleted
+	What  string            // what a value is, for people
+	Name  func(t *T) string // of its row
+
+	Form func(t *T) any                              // what is stored of a value; nil: the value itself
+	Read func(name string, value []byte, t *T) error // reads that; nil: json.Unmarshal
+
+	// TriesMax bounds how often a change is tried; 0: 16 times.
+	TriesMax int
+}
+
+// Decode reads a row.
+func (k *Kind[T]) Decode(row store.Control) (*T, error) {
+	t, err := new(T), error(nil)
+	if k.Read != nil {
+		err = k.Read(row.Name, row.Value, t)
+	} else {
+		err = json.Unmarshal(row.Value, t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s %s: %w", store.ErrCorrupt, k.What, row.Name, err)
+	}
+	*metaOf(t) = k.metaFor(&row)
+	return t, nil
+}
+
+func (k *Kind[T]) metaFor(row *store.Control) Meta {
+	return Meta{Version: row.Version, buried: k.Ended != "" && row.Kind == k.Ended, row: row}
+}
+
+// Encode returns the row of a value in place of the version that it was read at. kind is Live or Ended.
+func (k *Kind[T]) Encode(kind string, t *T) (store.Control, error) {
+	form := any(t)
+	if k.Form != nil {
+		form = k.Form(t)
+	}
+	m := metaOf(t)
+	value, err := json.Marshal(form)
+	if err == nil && m.row != nil {
+		value, err = WithUnknown(value, m.row.Value, reflect.TypeOf(form))
+	}
+	if err != nil {
+		return store.Control{}, fmt.Errorf("encode %s %s: %w", k.What, k.Name(t), err)
+	}
+	return store.Control{Kind: kind, Name: k.Name(t), Version: m.Version + 1, Value: value}, nil
+}
+
+// WithUnknown adds to an encoded struct the members of an older one that this version does not know: what a
+// newer version wrote is kept when a row is changed here.
+func WithUnknown(value, older []byte, form reflect.Type) ([]byte, error) {
+	kept, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(older, &kept), json.Unmarshal(value, &all)); err != nil {
+		return nil, err
+	}
+	if form.Kind() == reflect.Pointer {
+		form = form.Elem()
+	}
+	for _, field := range reflect.VisibleFields(form) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		delete(kept, name)
+	}
+	if len(kept) == 0 {
+		return value, nil
+	}
+	maps.Copy(all, kept)
+	return json.Marshal(all)
+}
