@@ -14,7 +14,7 @@ import (
 // withQuota gives the world's lambda limits, which one server keeps alone.
 func (w *world) withQuota(limits ...quota.Limit) *quota.Starts {
 	w.t.Helper()
-	row, err := quota.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits})
+	row, err := quota.AsRows.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits})
 	if err != nil {
 		w.t.Fatal(err)
 	}

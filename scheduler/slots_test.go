@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
@@ -15,7 +16,7 @@ import (
 // withSlots gives the world's lambda concurrency quotas.
 func (w *world) withSlots(limits ...quota.Limit) {
 	w.t.Helper()
-	row, err := quota.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits, Version: w.quotaRow})
+	row, err := quota.AsRows.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits, Meta: control.Meta{Version: w.quotaRow}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (b *Book[T]) all(ctx context.Context, kind string) ([]*T, error) {
 func (b *Book[T]) Put(ctx context.Context, t *T) error { return b.put(ctx, b.Live, t) }
 
 func (b *Book[T]) put(ctx context.Context, kind string, t *T) error {
-	row, err := b.Encode(kind, t)
+	row, err := b.encode(kind, t)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (b *Book[T]) change(ctx context.Context, name string, t *T, find func(conte
 		if !errors.Is(err, store.ErrConflict) {
 			return t, err
 		}
-		if tries == cmp.Or(b.TriesMax, triesMax) {
+		if tries == triesMax {
 			return t, fmt.Errorf("%w: %s %s", ErrBusy, b.What, name)
 		}
 		t = nil

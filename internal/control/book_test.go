@@ -284,7 +284,7 @@ func TestMembersOfANewerVersionStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rows := store.New(mem.New(), store.Config{Clock: clock.Real()})
 			b := control.NewBook(rows, k, clock.Real())
-			made, err := k.Encode("thing", &thing{ID: "a"})
+			made, err := k.Encode(&thing{ID: "a"})
 			if err != nil {
 				t.Fatal(err)
 			}

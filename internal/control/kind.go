@@ -36,9 +36,6 @@ type Kind[T any] struct {
 
 	Form func(t *T) any                              // what is stored of a value; nil: the value itself
 	Read func(name string, value []byte, t *T) error // reads that; nil: json.Unmarshal
-
-	// TriesMax bounds how often a change is tried; 0: 16 times.
-	TriesMax int
 }
 
 // Decode reads a row.
@@ -60,8 +57,10 @@ func (k *Kind[T]) metaFor(row *store.Control) Meta {
 	return Meta{Version: row.Version, buried: k.Ended != "" && row.Kind == k.Ended, row: row}
 }
 
-// Encode returns the row of a value in place of the version that it was read at. kind is Live or Ended.
-func (k *Kind[T]) Encode(kind string, t *T) (store.Control, error) {
+// Encode returns the row of a value that has not ended, in place of the version that it was read at.
+func (k *Kind[T]) Encode(t *T) (store.Control, error) { return k.encode(k.Live, t) }
+
+func (k *Kind[T]) encode(kind string, t *T) (store.Control, error) {
 	form := any(t)
 	if k.Form != nil {
 		form = k.Form(t)

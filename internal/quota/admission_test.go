@@ -16,7 +16,7 @@ import (
 func bookOf(t *testing.T, limits ...quota.Limit) *quota.Book {
 	t.Helper()
 	s := store.New(mem.New(), store.Config{Clock: clock.Real()})
-	row, err := quota.Encode(&quota.Quota{Lambda: "mail", Ref: 7, Limits: limits})
+	row, err := quota.AsRows.Encode(&quota.Quota{Lambda: "mail", Ref: 7, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

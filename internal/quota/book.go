@@ -44,7 +44,7 @@ func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
 func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda {
 	all := byLambda{}
 	for _, row := range rows {
-		q, err := Decode(row)
+		q, err := AsRows.Decode(row)
 		if err != nil {
 			log.ErrorContext(ctx, "skipping a quota that cannot be read", slog.String("lambda", row.Name), slog.Any("error", err))
 			continue

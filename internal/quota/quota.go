@@ -6,13 +6,12 @@
 package quota
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 
-	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -37,6 +36,8 @@ const Kind = "quota"
 
 // Quota has the limits of a lambda. It is also the stored form.
 type Quota struct {
+	control.Meta `json:"-"`
+
 	Lambda string  `json:"lambda"`
 	Ref    uint32  `json:"ref"` // of the lambda: one that is created again is another
 	Limits []Limit `json:"limits"`
@@ -44,8 +45,6 @@ type Quota struct {
 	// Registration is the digest of the registration that set the limits last; empty: none did. A row with
 	// one stays when a call takes all limits away, so that they are not set again.
 	Registration string `json:"registration,omitempty"`
-
-	Version uint64 `json:"-"`
 }
 
 // Limit bounds the starts, or the running tasks, of all priorities together or of one, or what Schedule takes
@@ -162,20 +161,5 @@ func compare(a, b string) int {
 	return 0
 }
 
-// Decode reads a stored quota.
-func Decode(c store.Control) (*Quota, error) {
-	q := &Quota{Version: c.Version}
-	if err := json.Unmarshal(c.Value, q); err != nil {
-		return nil, fmt.Errorf("%w: quota %s: %w", store.ErrCorrupt, c.Name, err)
-	}
-	return q, nil
-}
-
-// Encode returns the control row of a quota, in place of the version that it was read at.
-func Encode(q *Quota) (store.Control, error) {
-	value, err := json.Marshal(q)
-	if err != nil {
-		return store.Control{}, err
-	}
-	return store.Control{Kind: Kind, Name: q.Lambda, Version: q.Version + 1, Value: value}, nil
-}
+// AsRows says how quotas are kept as rows.
+var AsRows = control.Kind[Quota]{Live: Kind, What: "quota", Name: func(q *Quota) string { return q.Lambda }}

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -44,7 +45,8 @@ type Keeper struct {
 	// Shared says that other processes have partitions too.
 	Shared bool
 
-	objectives atomic.Pointer[map[uint32]*Objective]
+	book *control.Book[Objective]
+	copy *control.Copy[map[uint32]*Objective] // by the reference of their lambda
 
 	mu    sync.Mutex
 	hours map[int64]*hourRow // of this process, by hours since 1970
@@ -75,9 +77,9 @@ type dayCounts struct {
 func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, exists func(ref uint32) bool) *Keeper {
 	k := &Keeper{
 		rows: rows, clock: c, log: log, exists: exists, process: fmt.Sprintf("%016x", c.Uint64()),
-		hours: map[int64]*hourRow{}, days: map[string]dayCounts{},
+		hours: map[int64]*hourRow{}, days: map[string]dayCounts{}, book: control.NewBook(rows, asRows, c),
 	}
-	k.objectives.Store(&map[uint32]*Objective{})
+	k.copy = control.NewCopy(control.CopyConfig[map[uint32]*Objective]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: k.build})
 	return k
 }
 
@@ -99,7 +101,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Started counts a start, or an end without one, so late after the due time. It costs next to nothing for a
 // lambda without an objective, which is not counted.
 func (k *Keeper) Started(lambda uint32, late time.Duration) (counted, inTime bool) {
-	o := (*k.objectives.Load())[lambda]
+	o := k.copy.Value()[lambda]
 	if o == nil {
 		return false, false
 	}
@@ -133,24 +135,26 @@ func hourOf(at task.Instant) int64 { return at.Time().Unix() / 3600 }
 func dayOf(hour int64) string { return kindPrefix + time.Unix(hour*3600, 0).UTC().Format(kindForm) }
 
 // Refresh reads the objectives.
-func (k *Keeper) Refresh(ctx context.Context) error {
-	rows, err := k.rows.Controls(ctx, Kind)
-	if err != nil {
-		return fmt.Errorf("read objectives: %w", err)
-	}
+func (k *Keeper) Refresh(ctx context.Context) error { return k.copy.Refresh(ctx) }
+
+func (k *Keeper) build(ctx context.Context, rows []store.Control) map[uint32]*Objective {
 	all := map[uint32]*Objective{}
-	for i := range rows {
-		o, err := decode(&rows[i])
+	for _, row := range rows {
+		o, err := asRows.Decode(row)
 		if err != nil {
-			k.log.ErrorContext(ctx, "skipping an objective that cannot be read", slog.String("lambda", rows[i].Name), slog.Any("error", err))
+			k.log.ErrorContext(ctx, "skipping an objective that cannot be read", slog.String("lambda", row.Name), slog.Any("error", err))
 			continue
 		}
-		if k.exists(o.Ref) {
-			all[o.Ref] = o
-		}
+		all[o.Ref] = o
 	}
-	k.objectives.Store(&all)
-	return nil
+	return all
+}
+
+// objectives returns the objectives of lambdas that exist, by the lambda's reference.
+func (k *Keeper) objectives() map[uint32]*Objective {
+	all := maps.Clone(k.copy.Value())
+	maps.DeleteFunc(all, func(ref uint32, _ *Objective) bool { return !k.exists(ref) })
+	return all
 }
 
 // Flush stores the counts of this process that have changed, and forgets hours that are over and stored.
@@ -201,7 +205,7 @@ func (k *Keeper) readDays(ctx context.Context) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
 	longest := deadOver
-	for _, o := range *k.objectives.Load() {
+	for _, o := range k.objectives() {
 		longest = max(longest, o.Window)
 	}
 	now := k.clock.Now()
@@ -299,7 +303,7 @@ func (k *Keeper) Statuses() []Status {
 	defer k.known.Unlock()
 	var all []Status
 	now := hourOf(k.clock.Now())
-	for ref, o := range *k.objectives.Load() {
+	for ref, o := range k.objectives() {
 		late := Count{Started: k.waits[ref]}
 		s := Status{Objective: *o, Count: k.sum(ref, now, o.Window).plus(late), Waiting: late.Started}
 		for _, over := range BurnSpans() {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -29,6 +29,8 @@ const (
 
 // Objective is that of a lambda. Its JSON is how it is stored.
 type Objective struct {
+	control.Meta `json:"-"`
+
 	Lambda    string        `json:"-"`
 	Ref       uint32        `json:"ref"`
 	Within    time.Duration `json:"within_ns"`
@@ -39,8 +41,7 @@ type Objective struct {
 	// ManagedBy names the declared set that it is of; empty: none.
 	ManagedBy string `json:"managed_by,omitempty"`
 	// Registered says that the registration of the lambda set it.
-	Registered bool   `json:"registered,omitempty"`
-	Version    uint64 `json:"-"`
+	Registered bool `json:"registered,omitempty"`
 }
 
 // Validate says what is allowed.
@@ -56,17 +57,13 @@ func (o *Objective) Validate() error {
 	return nil
 }
 
-func encode(o *Objective) (store.Control, error) {
-	value, err := json.Marshal(o)
-	return store.Control{Kind: Kind, Name: o.Lambda, Version: o.Version + 1, Value: value}, err
-}
-
-func decode(row *store.Control) (*Objective, error) {
-	o := &Objective{Lambda: row.Name, Version: row.Version}
-	if err := json.Unmarshal(row.Value, o); err != nil {
-		return nil, fmt.Errorf("objective of lambda %s: %w", row.Name, err)
-	}
-	return o, nil
+// asRows says how objectives are kept as rows.
+var asRows = control.Kind[Objective]{
+	Live: Kind, What: "objective of lambda", Name: func(o *Objective) string { return o.Lambda },
+	Read: func(name string, value []byte, o *Objective) error {
+		o.Lambda = name
+		return json.Unmarshal(value, o)
+	},
 }
 
 // Count is how many tasks started, how many of them in time, and how many died. Those of a lambda without an

@@ -3,11 +3,11 @@ package objective
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 )
@@ -48,8 +48,11 @@ func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Regist
 	if l == nil {
 		return nil
 	}
-	have, err := s.read(ctx, l)
-	if err != nil || have.ManagedBy == "" {
+	have, err := s.Keeper.book.Find(ctx, l.Name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil || have.Ref != l.Ref || have.ManagedBy == "":
 		return err
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "objective: there is one, managed by set %s: take it out of that file, and delete it with kinesin objective delete %s", have.ManagedBy, l.Name)
@@ -66,31 +69,16 @@ func (s *Service) Remove(ctx context.Context, l *catalog.Entry) error {
 }
 
 func (s *Service) register(ctx context.Context, l *catalog.Entry, want *Objective) error {
-	for range casTriesMax {
-		err := s.tryRegister(ctx, l, want)
-		if err == nil {
-			_ = s.Keeper.Refresh(ctx) // else it is known a moment later
-			return nil
+	return s.change(ctx, l, func(have *Objective) (control.Do, error) {
+		if want == nil && !have.Registered {
+			return control.Keep, nil
 		}
-		if !errors.Is(err, store.ErrConflict) {
-			return err
+		if err := s.Catalog.CheckCurrent(ctx, l); err != nil {
+			return control.Keep, err
 		}
-	}
-	return fmt.Errorf("the objective of lambda %s is being changed by others", l.Name)
-}
-
-func (s *Service) tryRegister(ctx context.Context, l *catalog.Entry, want *Objective) error {
-	have, err := s.read(ctx, l)
-	if err != nil || want == nil && !have.Registered {
-		return err
-	}
-	if err := s.Catalog.CheckCurrent(ctx, l); err != nil {
-		return err
-	}
-	if want == nil {
-		return s.delete(ctx, have)
-	}
-	next := *want
-	next.Version = have.Version
-	return s.put(ctx, &next)
+		if want == nil {
+			return control.Remove, nil
+		}
+		return s.replace(have, want)
+	})
 }

@@ -4,19 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// casTriesMax bounds how often a change is tried again because another one came in between.
-const casTriesMax = 5
 
 // Service is the ObjectiveService.
 type Service struct {
@@ -41,18 +38,15 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 	if err := o.Validate(); err != nil {
 		return nil, refusal.Invalid("%v", err)
 	}
-	for range casTriesMax {
-		if err = s.set(ctx, l, o); !errors.Is(err, store.ErrConflict) {
-			break
+	err = s.change(ctx, l, func(have *Objective) (control.Do, error) {
+		if have.isRegisteredOf(l) {
+			return control.Keep, registered(l.Name)
 		}
-	}
-	if errors.Is(err, store.ErrConflict) {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the objective of lambda %s is being changed by others; try again", l.Name)
-	}
+		return s.replace(have, o)
+	})
 	if err != nil {
 		return nil, err
 	}
-	_ = s.Keeper.Refresh(ctx) // else it is known a moment later
 	return &kinesinv1.SetObjectiveResponse{Objective: view(o)}, nil
 }
 
@@ -68,49 +62,33 @@ func (s *Service) objectiveOf(l *catalog.Entry, r *kinesinv1.SetObjectiveRequest
 	return o
 }
 
-// set stores an objective that a call wants.
-func (s *Service) set(ctx context.Context, l *catalog.Entry, o *Objective) error {
-	have, err := s.read(ctx, l)
-	if err != nil {
-		return err
+// change changes the objective of a lambda, which says nothing if it has none, or the row is of an earlier lambda of that
+// name. What is changed is known here at once.
+func (s *Service) change(ctx context.Context, l *catalog.Entry, edit func(have *Objective) (control.Do, error)) error {
+	_, err := s.Keeper.book.Set(ctx, l.Name, func(o *Objective) (control.Do, error) {
+		if o.Lambda == "" || o.Ref != l.Ref {
+			*o = Objective{Meta: control.Meta{Version: o.Version}, Lambda: l.Name, Ref: l.Ref}
+		}
+		return edit(o)
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the objective of lambda %s is being changed by others; try again", l.Name)
 	}
-	if have.isRegisteredOf(l) {
-		return registered(l.Name)
+	if err == nil {
+		_ = s.Keeper.Refresh(ctx) // else it is known a moment later
 	}
-	o.Version = have.Version
-	return s.put(ctx, o)
+	return err
 }
 
-// read reads the objective of a lambda; one of nothing if it has none, or the row is of an earlier lambda of
-// that name.
-func (s *Service) read(ctx context.Context, l *catalog.Entry) (*Objective, error) {
-	row, err := s.Keeper.rows.Control(ctx, Kind, l.Name)
-	if errors.Is(err, store.ErrNotFound) {
-		return &Objective{Lambda: l.Name, Ref: l.Ref}, nil
+// replace puts an objective in the place of what a lambda has.
+func (s *Service) replace(have, with *Objective) (control.Do, error) {
+	if n := len(s.Keeper.objectives()); have.Version == 0 && n >= ObjectivesMax {
+		return control.Keep, refusal.Invalid("there are %d objectives: want at most %d; delete one first", n, ObjectivesMax)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read an objective: %w", err)
-	}
-	o, err := decode(&row)
-	if err != nil {
-		return nil, err
-	}
-	if o.Ref != l.Ref {
-		return &Objective{Lambda: l.Name, Ref: l.Ref, Version: row.Version}, nil
-	}
-	return o, nil
-}
-
-// put stores an objective in place of the version that was read; 0: there was none.
-func (s *Service) put(ctx context.Context, o *Objective) error {
-	if n := len(*s.Keeper.objectives.Load()); o.Version == 0 && n >= ObjectivesMax {
-		return refusal.Invalid("there are %d objectives: want at most %d; delete one first", n, ObjectivesMax)
-	}
-	row, err := encode(o)
-	if err != nil {
-		return err
-	}
-	return s.Keeper.rows.PutControl(ctx, row)
+	meta := have.Meta
+	*have = *with
+	have.Meta = meta
+	return control.Store, nil
 }
 
 // DeleteObjective deletes the objective of a lambda. Without one it does nothing.
@@ -120,29 +98,16 @@ func (s *Service) DeleteObjective(ctx context.Context, r *kinesinv1.DeleteObject
 	if err != nil {
 		return nil, err
 	}
-	have, err := s.read(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	if have.isRegisteredOf(l) {
-		return nil, registered(l.Name)
-	}
-	if err := s.delete(ctx, have); err != nil {
-		return nil, err
-	}
-	_ = s.Keeper.Refresh(ctx)
-	return &kinesinv1.DeleteObjectiveResponse{}, nil
-}
-
-func (s *Service) delete(ctx context.Context, o *Objective) error {
-	if o.Version == 0 {
-		return nil
-	}
-	err := s.Keeper.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: o.Lambda, Version: o.Version})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("delete an objective: %w", err)
-	}
-	return nil
+	err = s.change(ctx, l, func(have *Objective) (control.Do, error) {
+		switch {
+		case have.isRegisteredOf(l):
+			return control.Keep, registered(l.Name)
+		case have.Version == 0:
+			return control.Keep, nil
+		}
+		return control.Remove, nil
+	})
+	return &kinesinv1.DeleteObjectiveResponse{}, err
 }
 
 // GetObjectives tells how the objective of a lambda is met, or all of them.

@@ -45,13 +45,14 @@ func (k *Keeper) look(ctx context.Context) error {
 	asked := clock.Mono(k.clock)
 	k.looking.Lock()
 	defer k.looking.Unlock()
-	if k.looking.looked && k.looking.began > asked || len(*k.objectives.Load()) == 0 {
+	objectives := k.objectives()
+	if k.looking.looked && k.looking.began > asked || len(objectives) == 0 {
 		return nil
 	}
 	k.looking.looked, k.looking.began = true, clock.Mono(k.clock)
 	all := map[uint32]int64{}
 	if k.Late != nil {
-		for ref, o := range *k.objectives.Load() {
+		for ref, o := range objectives {
 			n, err := k.Late(ctx, o)
 			if err != nil {
 				return fmt.Errorf("count what waits late: %w", err)

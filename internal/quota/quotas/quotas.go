@@ -5,22 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// casTriesMax bounds how often a change is tried again because another one came in between.
-const casTriesMax = 5
 
 // Service is the QuotaService.
 type Service struct {
@@ -43,35 +39,59 @@ func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_
 	if err != nil {
 		return nil, err
 	}
-	for range casTriesMax {
-		var changed quota.Limit
-		if changed, err = s.change(ctx, l, r); err == nil {
-			_ = s.Book.Refresh(ctx) // else it is known a moment later
-			return &kinesinv1.SetQuotaResponse{Quota: view(l.Name, &changed)}, nil
+	var changed quota.Limit
+	err = s.change(ctx, l, func(q *quota.Quota) (control.Do, error) {
+		if changed, err = merge(q, l, r); err != nil {
+			return control.Keep, err
 		}
-		if !errors.Is(err, store.ErrConflict) {
-			return nil, err
+		changed.Updated, changed.UpdatedBy = s.Clock.Now(), access.From(ctx).Name
+		if *q = *q.With(changed); len(q.Limits) > quota.LimitsMax {
+			return control.Keep, refusal.Invalid("lambda %s would have %d quotas, over priorities and identities: want at most %d", l.Name, len(q.Limits), quota.LimitsMax)
 		}
+		return toStore(q), nil
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the quotas of lambda %s are being changed by others; try again", l.Name)
 	}
-	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the quotas of lambda %s are being changed by others; try again", l.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &kinesinv1.SetQuotaResponse{Quota: view(l.Name, &changed)}, nil
 }
 
-// change tries the change once.
-func (s *Service) change(ctx context.Context, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (quota.Limit, error) {
-	q, err := s.read(ctx, l)
-	if err != nil {
-		return quota.Limit{}, err
+// change changes the quota of a lambda, which has no limits if there is none, or the row is of an earlier lambda of
+// that name. What is changed is known here at once.
+func (s *Service) change(ctx context.Context, l *catalog.Entry, edit func(q *quota.Quota) (control.Do, error)) error {
+	_, err := s.book().Set(ctx, l.Name, func(q *quota.Quota) (control.Do, error) {
+		own(q, l)
+		return edit(q)
+	})
+	if err == nil {
+		_ = s.Book.Refresh(ctx) // else it is known a moment later
 	}
-	limit, err := merge(q, l, r)
-	if err != nil {
-		return limit, err
+	return err
+}
+
+func (s *Service) book() *control.Book[quota.Quota] {
+	return control.NewBook(s.Rows, quota.AsRows, s.Clock)
+}
+
+// own empties a quota that is not of a lambda.
+func own(q *quota.Quota, l *catalog.Entry) {
+	if q.Lambda == "" || q.Ref != l.Ref {
+		*q = quota.Quota{Meta: control.Meta{Version: q.Version}, Lambda: l.Name, Ref: l.Ref}
 	}
-	limit.Updated, limit.UpdatedBy = s.Clock.Now(), access.From(ctx).Name
-	next := q.With(limit)
-	if len(next.Limits) > quota.LimitsMax {
-		return limit, refusal.Invalid("lambda %s would have %d quotas, over priorities and identities: want at most %d", l.Name, len(next.Limits), quota.LimitsMax)
+}
+
+// toStore says that a quota is stored unless it says nothing.
+func toStore(q *quota.Quota) control.Do {
+	switch {
+	case len(q.Limits) > 0 || q.Registration != "":
+		return control.Store
+	case q.Version > 0:
+		return control.Remove
 	}
-	return limit, s.write(ctx, next)
+	return control.Keep
 }
 
 // registeredBy is who set the limits of a registration.
@@ -81,37 +101,24 @@ const registeredBy = "(registration)"
 // registration that says nothing of quotas, it takes away those of an earlier registration, and leaves others
 // alone. It writes nothing if that was done before, so what calls changed since stays.
 func (s *Service) Register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error {
-	for range casTriesMax {
-		err := s.register(ctx, l, sum, limits)
-		if err == nil {
-			_ = s.Book.Refresh(ctx) // else it is known a moment later
-			return nil
+	err := s.change(ctx, l, func(q *quota.Quota) (control.Do, error) {
+		if limits == nil && q.Registration == "" || limits != nil && q.Registration == sum {
+			return control.Keep, nil
 		}
-		if !errors.Is(err, store.ErrConflict) {
-			return err
+		q.Limits, q.Registration = nil, ""
+		if limits != nil {
+			q.Registration = sum
 		}
+		for _, limit := range limits {
+			limit.Updated, limit.UpdatedBy = s.Clock.Now(), registeredBy
+			*q = *q.With(limit)
+		}
+		return toStore(q), nil
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("the quotas of lambda %s are being changed by others", l.Name)
 	}
-	return fmt.Errorf("the quotas of lambda %s are being changed by others", l.Name)
-}
-
-func (s *Service) register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error {
-	q, err := s.read(ctx, l)
-	if err != nil {
-		return err
-	}
-	next := &quota.Quota{Lambda: q.Lambda, Ref: q.Ref, Version: q.Version}
-	switch {
-	case limits == nil && q.Registration == "", limits != nil && q.Registration == sum:
-		return nil
-	case limits == nil:
-		return s.write(ctx, next)
-	}
-	next.Registration = sum
-	for _, limit := range limits {
-		limit.Updated, limit.UpdatedBy = s.Clock.Now(), registeredBy
-		next = next.With(limit)
-	}
-	return s.write(ctx, next)
+	return err
 }
 
 // IsRegistered reports whether the quotas of a lambda are known here to be as Register would leave them.
@@ -124,41 +131,6 @@ func (s *Service) IsRegistered(l *catalog.Entry, sum string, limits []quota.Limi
 
 // Refresh reads all quotas.
 func (s *Service) Refresh(ctx context.Context) error { return s.Book.Refresh(ctx) }
-
-// read returns the quota of a lambda; one without limits if it has none, or the row is of an earlier lambda
-// of that name.
-func (s *Service) read(ctx context.Context, l *catalog.Entry) (*quota.Quota, error) {
-	row, err := s.Rows.Control(ctx, quota.Kind, l.Name)
-	if errors.Is(err, store.ErrNotFound) {
-		return &quota.Quota{Lambda: l.Name, Ref: l.Ref}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	q, err := quota.Decode(row)
-	if err != nil {
-		return nil, err
-	}
-	if q.Ref != l.Ref {
-		return &quota.Quota{Lambda: l.Name, Ref: l.Ref, Version: row.Version}, nil
-	}
-	return q, nil
-}
-
-func (s *Service) write(ctx context.Context, q *quota.Quota) error {
-	keep := len(q.Limits) > 0 || q.Registration != ""
-	if !keep && q.Version > 0 {
-		return s.Rows.DeleteControl(ctx, store.Control{Kind: quota.Kind, Name: q.Lambda, Version: q.Version})
-	}
-	if !keep {
-		return nil
-	}
-	row, err := quota.Encode(q)
-	if err != nil {
-		return err
-	}
-	return s.Rows.PutControl(ctx, row)
-}
 
 // merge returns the limit of the priority and identity that a request names as it is after the change.
 func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limit quota.Limit, err error) {
@@ -199,20 +171,21 @@ func (s *Service) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) 
 		if err != nil {
 			return nil, err
 		}
-		q, err := s.read(ctx, l)
-		if err != nil {
-			return nil, err
+		q, err := s.book().Find(ctx, l.Name)
+		if err == nil && q.Ref == l.Ref {
+			response.Quotas = views(q)
 		}
-		response.Quotas = views(q)
-		return response, nil
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		return response, err
 	}
-	rows, err := s.Rows.Controls(ctx, quota.Kind)
+	all, err := s.book().All(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read quotas: %w", err)
+		return nil, err
 	}
-	slices.SortFunc(rows, func(a, b store.Control) int { return strings.Compare(a.Name, b.Name) })
-	for _, row := range rows {
-		if q, err := quota.Decode(row); err == nil && s.Catalog.ByRef(q.Ref) != nil {
+	for _, q := range all {
+		if s.Catalog.ByRef(q.Ref) != nil {
 			response.Quotas = append(response.Quotas, views(q)...)
 		}
 	}
