@@ -12,7 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -22,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/internal/token"
 	"github.com/kinesin-io/kinesin/web"
@@ -91,13 +91,11 @@ type gate struct {
 	strangers *strangers
 }
 
-func newGate(c credentials, made madeTokens, log *audit.Log, r prometheus.Registerer, open http.Handler) *gate {
+func newGate(c credentials, made madeTokens, log *audit.Log, m *node.Metrics, open http.Handler) *gate {
 	g := &gate{
 		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: api.BoundBodies(open), open: open, strangers: newStrangers(), guesses: newGuesses(clock.Real()),
-		writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
-		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-			Name: "kinesin_unauthenticated_calls_total", Help: "Calls refused because they had no accepted token.",
-		}, []string{"reason"}),
+		writer:  connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
+		refused: m.Counters("kinesin_unauthenticated_calls_total", "Calls refused because they had no accepted token.", "reason"),
 	}
 	for _, reason := range []string{becauseNone, becauseForm, becauseUnknown, becauseExpired, becauseRevoked, becauseJWT, becauseCert, becauseStore} {
 		g.refused.WithLabelValues(reason)
@@ -342,9 +340,7 @@ func (s *Server) openCredentials(ctx context.Context) (c credentials, err error)
 // rereadPolicy logs, counts and records the reload of the policy.
 func (s *Server) rereadPolicy(ctx context.Context) func(error) {
 	logged := s.reread(ctx, "policy")
-	failures := promauto.With(s.metrics.Registerer()).NewGauge(prometheus.GaugeOpts{
-		Name: "kinesin_policy_refused", Help: "1 while the policy file is refused and the policy before it holds, else 0.",
-	})
+	failures := s.metrics.Gauge("kinesin_policy_refused", "1 while the policy file is refused and the policy before it holds, else 0.")
 	return func(err error) {
 		logged(err)
 		outcome := audit.OK

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -22,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/internal/token"
@@ -170,7 +170,7 @@ func TestTokensAreReplacedWhileItRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGate(credentials{tokens: tokens}, noTokens{}, nil, prometheus.NewRegistry(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	g := newGate(credentials{tokens: tokens}, noTokens{}, nil, node.NewMetrics(node.MetricsConfig{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	want := func(when, taken, refused string, says string) {
 		t.Helper()
 		virtual.Advance(livefile.LookEvery)

@@ -12,9 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/room"
 )
 
@@ -220,10 +218,9 @@ func (c *connections) count() int {
 }
 
 // register adds the metrics.
-func (c *connections) register(r prometheus.Registerer) {
-	f := promauto.With(r)
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "kinesin_connections", Help: "Open client connections."}, func() float64 { return float64(c.count()) })
-	f.NewGauge(prometheus.GaugeOpts{Name: "kinesin_connections_max", Help: "Limit of open client connections."}).Set(float64(c.most))
+func (c *connections) register(m *node.Metrics) {
+	m.Computed("kinesin_connections", "Open client connections.", func() float64 { return float64(c.count()) })
+	m.Gauge("kinesin_connections_max", "Limit of open client connections.").Set(float64(c.most))
 }
 
 func (c *connections) enter(conn *connection) bool {

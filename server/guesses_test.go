@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/internal/token"
@@ -160,7 +159,7 @@ func TestARightTokenIsNotHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGate(credentials{tokens: tokens}, noTokens{}, nil, prometheus.NewRegistry(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	g := newGate(credentials{tokens: tokens}, noTokens{}, nil, node.NewMetrics(node.MetricsConfig{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	g.guesses = newGuesses(v.Process(0))
 	call := func(sent string) (answered <-chan int) {
 		done := make(chan int, 1)

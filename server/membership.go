@@ -100,7 +100,7 @@ func (s *Server) openCluster(ctx context.Context) (*kube.Cluster, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	found, err := kube.Open(ctx, kube.Config{
-		Pod: s.config.PodName, Namespace: s.config.PodNamespace, Clock: clock.Real(), Log: s.config.Log, Hooks: kubeHooks(s.metrics.Registerer()),
+		Pod: s.config.PodName, Namespace: s.config.PodNamespace, Clock: clock.Real(), Log: s.config.Log, Hooks: kubeHooks(s.metrics),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)

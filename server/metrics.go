@@ -3,9 +3,6 @@ package server
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition/kube"
@@ -15,26 +12,16 @@ import (
 // awsObservers returns observers that count the requests to AWS. The labels are names of requests and of our
 // own tables.
 func awsObservers(m *node.Metrics) (dynamo.Observer, *sqsclient.Observer) {
-	f := promauto.With(m.Registerer())
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	requests := f.NewHistogramVec(m.Histogram(prometheus.HistogramOpts{
-		Name: "kinesin_aws_request_seconds", Help: "Duration of requests to AWS, including the wait of long polls.",
-		Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25},
-	}), []string{"service", "request", "outcome"})
-	rows := counter("kinesin_dynamodb_rows_total", "Rows read or written by DynamoDB requests.", "request")
-	throttled := counter("kinesin_dynamodb_throttled_total", "Reads and writes throttled by DynamoDB.", "table")
-	unreadable := counter("kinesin_dynamodb_unreadable_rows_total", "Rows skipped because they are damaged or of a newer version.", "table")
-	billed := counter("kinesin_sqs_billed_requests_total", "SQS requests as billed, one per 64 KiB.", "request")
-	refused := counter("kinesin_sqs_refused_entries_total", "Batch entries refused by SQS.", "request", "code")
-	discarded := counter("kinesin_sqs_discarded_messages_total", "Discarded messages.", "reason")
-	packed := f.NewHistogram(prometheus.HistogramOpts{
-		Name: "kinesin_sqs_message_tasks", Help: "Tasks per message sent.", Buckets: []float64{1, 2, 4, 8, 16, 32},
-	})
-	returned := f.NewCounter(prometheus.CounterOpts{
-		Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks received and returned to their queue because no worker here took them.",
-	})
+	requests := m.Histograms("kinesin_aws_request_seconds", "Duration of requests to AWS, including the wait of long polls.",
+		[]float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25}, "service", "request", "outcome")
+	rows := m.Counters("kinesin_dynamodb_rows_total", "Rows read or written by DynamoDB requests.", "request")
+	throttled := m.Counters("kinesin_dynamodb_throttled_total", "Reads and writes throttled by DynamoDB.", "table")
+	unreadable := m.Counters("kinesin_dynamodb_unreadable_rows_total", "Rows skipped because they are damaged or of a newer version.", "table")
+	billed := m.Counters("kinesin_sqs_billed_requests_total", "SQS requests as billed, one per 64 KiB.", "request")
+	refused := m.Counters("kinesin_sqs_refused_entries_total", "Batch entries refused by SQS.", "request", "code")
+	discarded := m.Counters("kinesin_sqs_discarded_messages_total", "Discarded messages.", "reason")
+	packed := m.Histogram("kinesin_sqs_message_tasks", "Tasks per message sent.", []float64{1, 2, 4, 8, 16, 32})
+	returned := m.Counter("kinesin_sqs_returned_tasks_total", "Tasks received and returned to their queue because no worker here took them.")
 	forDynamo := dynamo.Observer{
 		Request: func(name string, n int, took time.Duration, err error) {
 			requests.WithLabelValues("dynamodb", name, outcome(err)).Observe(took.Seconds())
@@ -67,13 +54,8 @@ func outcome(err error) string {
 }
 
 // kubeHooks returns hooks that count the lists and failures of a membership by pods.
-func kubeHooks(r prometheus.Registerer) kube.Hooks {
-	f := promauto.With(r)
-	relists := f.NewCounter(prometheus.CounterOpts{
-		Name: "kinesin_pods_relists_total", Help: "Extra lists of the pods because their watch was silent or disagreed with the lease rows.",
-	})
-	failures := f.NewCounter(prometheus.CounterOpts{
-		Name: "kinesin_pods_watch_failures_total", Help: "Failed lists and watches of the Kubernetes API server, including watches cut off early.",
-	})
+func kubeHooks(m *node.Metrics) kube.Hooks {
+	relists := m.Counter("kinesin_pods_relists_total", "Extra lists of the pods because their watch was silent or disagreed with the lease rows.")
+	failures := m.Counter("kinesin_pods_watch_failures_total", "Failed lists and watches of the Kubernetes API server, including watches cut off early.")
 	return kube.Hooks{Relisted: relists.Inc, Broke: failures.Inc}
 }

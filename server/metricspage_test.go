@@ -25,7 +25,7 @@ const (
 func TestMetricsPage(t *testing.T) {
 	r := serve(t, Config{})
 	awsObservers(r.metrics)
-	kubeHooks(r.metrics.Registerer())
+	kubeHooks(r.metrics)
 	r.rereadPolicy(t.Context())
 	var table strings.Builder
 	table.WriteString("| series | type | labels | meaning |\n|---|---|---|---|\n")

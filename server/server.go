@@ -87,7 +87,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
 	s.http.ConnState, s.http.ConnContext = s.listener.state, s.listener.context
-	s.listener.register(s.metrics.Registerer())
+	s.listener.register(s.metrics)
 	return s, nil
 }
 
@@ -103,7 +103,7 @@ func (s *Server) warnLoose(ctx context.Context) {
 // handler returns the node's handler behind the checks of a call's origin and identity.
 func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler {
 	s.console = s.openConsole()
-	s.calls = newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), withConsole(s.console, s.node.Handler()))
+	s.calls = newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics, withConsole(s.console, s.node.Handler()))
 	s.metrics.WatchRooms(s.config.Log, append(s.calls.rooms(), s.listener.http2)...)
 	if s.console != nil {
 		s.metrics.WatchRooms(s.config.Log, s.console.Rooms()...)

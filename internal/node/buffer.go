@@ -14,7 +14,7 @@ import (
 )
 
 func (n *Node) ingestHooks() ingest.Hooks {
-	m := &n.metrics.buffer
+	m := n.metrics
 	return ingest.Hooks{
 		Consumed: func(count int, age time.Duration) {
 			m.consumed.Add(float64(count))
@@ -27,7 +27,7 @@ func (n *Node) ingestHooks() ingest.Hooks {
 		},
 		Left: func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) },
 		Paused: func(ctx context.Context, err error, pause time.Duration) {
-			m.trouble.Inc()
+			m.pauses.Inc()
 			n.log.WarnContext(ctx, "consuming the inbound buffer paused", slog.Duration("pause", pause), slog.Any("error", err))
 		},
 		Ignored: func(ctx context.Context, why string, err error) {
@@ -43,7 +43,7 @@ func (n *Node) newRejected(in *intake.Intake) *ingest.Rejected {
 	return ingest.NewRejected(ingest.RejectedConfig{
 		Intake: in, Store: n.store,
 		Kept: func(ctx context.Context, reason string, err error) {
-			n.metrics.buffer.rejected.WithLabelValues(reason).Inc()
+			n.metrics.rejected.WithLabelValues(reason).Inc()
 			n.log.WarnContext(ctx, "rejected; see `kinesin inbound rejected`", slog.String("reason", reason), slog.Any("error", err))
 		},
 	})

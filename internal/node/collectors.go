@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -30,77 +29,44 @@ const (
 
 // registerCollectors adds the series that are computed at each scrape.
 func (n *Node) registerCollectors() {
-	f := promauto.With(n.metrics.Registerer())
-	gauge := func(name, help string, value func() float64) {
-		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
-	n.metrics.Registerer().MustRegister(newClassCollector(n))
-	gauge("kinesin_store_full", "Whether the store is out of space and takes no new tasks.", func() float64 { return boolean(n.store.Full()) })
+	m := n.metrics
+	m.Computed("kinesin_store_full", "Whether the store is out of space and takes no new tasks.", func() float64 { return boolean(n.store.Full()) })
 	if _, known := n.store.Health(); known {
-		n.registerStoreHealth(f)
+		health := func() store.Health { h, _ := n.store.Health(); return h }
+		m.Computed("kinesin_store_damaged_files", "Damaged files of the embedded store; the process is not ready while there are any.",
+			func() float64 { return float64(len(health().Damaged)) })
+		m.computedTotal("kinesin_store_scrubbed_bytes_total", "Bytes of data files verified against their checksums in the background.",
+			func() float64 { return float64(health().ScrubbedBytes) })
+		m.computedTotal("kinesin_store_scrubs_total", "Completed verifications of all data files.", func() float64 { return float64(health().Scrubs) })
 	}
 	if s := n.scheduler; s != nil {
-		gauge("kinesin_inflight_tasks", "Tasks in flight that this process keeps in memory: dispatched and not ended.",
+		m.Computed("kinesin_inflight_tasks", "Tasks in flight that this process keeps in memory: dispatched and not ended.",
 			func() float64 { return float64(s.InFlight()) })
-		gauge("kinesin_schedule_lag_seconds", "How long ago the oldest task was due that this process has yet to dispatch, or may be: while the store cannot be read, since what was read of it; 0 if there is none.",
+		m.Computed("kinesin_schedule_lag_seconds", "How long ago the oldest task was due that this process has yet to dispatch, or may be: while the store cannot be read, since what was read of it; 0 if there is none.",
 			func() float64 { return s.Lag().Seconds() })
-		gauge("kinesin_due_next_5m_tasks", "Approximate number of waiting tasks in this process's partitions that are overdue or due within five minutes, "+
+		m.Computed("kinesin_due_next_5m_tasks", "Approximate number of waiting tasks in this process's partitions that are overdue or due within five minutes, "+
 			"without tasks in flight; as fresh as kinesin_due_tasks. Sum over all processes for the fleet.", func() float64 { return float64(s.DueSoon()) })
 	}
 	if n.hsc != nil {
-		gauge("kinesin_workers", "Worker processes connected to this server.", func() float64 { return float64(n.hsc.Workers()) })
+		m.Computed("kinesin_workers", "Worker processes connected to this server.", func() float64 { return float64(n.hsc.Workers()) })
 	}
-	n.metrics.Registerer().MustRegister(newPodCollector(n))
-}
-
-// podCollector computes the series of a membership by pods, if there is one.
-type podCollector struct {
-	n         *Node
-	kept, age *prometheus.Desc
-}
-
-func newPodCollector(n *Node) *podCollector {
-	return &podCollector{
-		n: n,
-		kept: prometheus.NewDesc("kinesin_fleet_members_kept",
-			"Members kept because more than half are gone by the Kubernetes API server although they renew their lease rows.", nil, nil),
-		age: prometheus.NewDesc("kinesin_watch_contact_age_seconds",
-			"Seconds since the Kubernetes API server last sent anything; it does at least once a minute.", nil, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *podCollector) Describe(out chan<- *prometheus.Desc) { out <- c.kept; out <- c.age }
-
-// Collect implements prometheus.Collector.
-func (c *podCollector) Collect(out chan<- prometheus.Metric) {
-	if c.n.members == nil {
-		return
-	}
-	if w, is := c.n.members.watched.(podWatch); is {
-		out <- prometheus.MustNewConstMetric(c.kept, prometheus.GaugeValue, float64(w.Kept()))
-		out <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, w.ContactAge().Seconds())
-	}
+	kept := m.scraped("kinesin_fleet_members_kept", "Members kept because more than half are gone by the Kubernetes API server although they renew their lease rows.")
+	age := m.scraped("kinesin_watch_contact_age_seconds", "Seconds since the Kubernetes API server last sent anything; it does at least once a minute.")
+	m.scrapes = append(m.scrapes, newClassCollector(n).collect, func(out *gauges) {
+		if n.members == nil {
+			return
+		}
+		if w, is := n.members.watched.(podWatch); is {
+			out.add(kept, float64(w.Kept()))
+			out.add(age, w.ContactAge().Seconds())
+		}
+	})
 }
 
 // podWatch is a membership by pods, with the state of its two sources.
 type podWatch interface {
 	Kept() int
 	ContactAge() time.Duration
-}
-
-// registerStoreHealth adds the series of a store with files of its own.
-func (n *Node) registerStoreHealth(f promauto.Factory) {
-	health := func() store.Health { h, _ := n.store.Health(); return h }
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kinesin_store_damaged_files", Help: "Damaged files of the embedded store; the process is not ready while there are any.",
-	}, func() float64 { return float64(len(health().Damaged)) })
-	f.NewCounterFunc(prometheus.CounterOpts{
-		Name: "kinesin_store_scrubbed_bytes_total", Help: "Bytes of data files verified against their checksums in the background.",
-	}, func() float64 { return float64(health().ScrubbedBytes) })
-	f.NewCounterFunc(prometheus.CounterOpts{
-		Name: "kinesin_store_scrubs_total", Help: "Completed verifications of all data files.",
-	}, func() float64 { return float64(health().Scrubs) })
 }
 
 // classCollector computes the series of each priority of each lambda.
@@ -115,49 +81,36 @@ type classCollector struct {
 }
 
 func newClassCollector(n *Node) *classCollector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
+	m := n.metrics
 	return &classCollector{
 		n:       n,
-		tasks:   desc("kinesin_tasks", "Live tasks by state; only of a store that counts them.", "lambda", "priority", "state"),
-		counted: desc("kinesin_store_counted", "Whether the store has finished counting its tasks for kinesin_tasks after a start."),
-		oldest: desc("kinesin_oldest_waiting_seconds", "How long ago the oldest task was due that has yet to be dispatched.",
+		tasks:   m.scraped("kinesin_tasks", "Live tasks by state; only of a store that counts them.", "lambda", "priority", "state"),
+		counted: m.scraped("kinesin_store_counted", "Whether the store has finished counting its tasks for kinesin_tasks after a start."),
+		oldest: m.scraped("kinesin_oldest_waiting_seconds", "How long ago the oldest task was due that has yet to be dispatched.",
 			"lambda", "priority"),
-		stuck: desc("kinesin_deliveries_stuck", "Tasks of deliver lambdas that were acquired but not sent; they are retried here, or their process is gone.",
+		stuck: m.scraped("kinesin_deliveries_stuck", "Tasks of deliver lambdas that were acquired but not sent; they are retried here, or their process is gone.",
 			"lambda", "priority"),
-		messages: desc("kinesin_queue_messages", "Approximate number of messages in the queue, by state; a message may hold several tasks.",
+		messages: m.scraped("kinesin_queue_messages", "Approximate number of messages in the queue, by state; a message may hold several tasks.",
 			"lambda", "priority", "state"),
-		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
+		held: m.scraped("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
 			"which are minutes apart.", "lambda", "reason"),
-		due: desc("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
+		due: m.scraped("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
 			"Counted every 5 s of a store of one process; of a shared one every 5 s for the next 10 s, which are read ahead, and once a minute beyond. Sum over all processes for the fleet; scale workers by it and kinesin_queue_messages.", "lambda", "horizon"),
-		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered, or no write completed by the disk of the embedded store; 0 if the last one was.", "service"),
-		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
+		outage: m.scraped("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered, or no write completed by the disk of the embedded store; 0 if the last one was.", "service"),
+		buffered: m.scraped("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
 			"state"),
-		objective: desc("kinesin_objective_ratio", "Share of a lambda's tasks that is to start in time: its objective.", "lambda"),
-		budget: desc("kinesin_objective_budget_left", "Share of the budget of late tasks that is left over the objective's window, of the whole fleet, "+
+		objective: m.scraped("kinesin_objective_ratio", "Share of a lambda's tasks that is to start in time: its objective.", "lambda"),
+		budget: m.scraped("kinesin_objective_budget_left", "Share of the budget of late tasks that is left over the objective's window, of the whole fleet, "+
 			"as far as it is stored; negative when more was late than may be.", "lambda"),
-		waiting:       desc("kinesin_objective_waiting_tasks", "Tasks of the whole fleet that are late for their lambda's objective already and have not started, as of the last minute.", "lambda"),
-		burn:          desc("kinesin_objective_burn", "How fast the budget is used up by the whole fleet; 1 uses up all of it in one window.", "lambda", "over"),
-		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
+		waiting:       m.scraped("kinesin_objective_waiting_tasks", "Tasks of the whole fleet that are late for their lambda's objective already and have not started, as of the last minute.", "lambda"),
+		burn:          m.scraped("kinesin_objective_burn", "How fast the budget is used up by the whole fleet; 1 uses up all of it in one window.", "lambda", "over"),
+		oldestMessage: m.scraped("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered, c.objective, c.budget, c.burn, c.waiting,
-	} {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *classCollector) Collect(metrics chan<- prometheus.Metric) {
+// collect finds the values.
+func (c *classCollector) collect(out *gauges) {
 	c.rank()
-	out := &gauges{}
-	defer out.send(metrics)
 	out.add(c.outage, max(c.n.storeOutage.lasts(), c.n.diskWait()).Seconds(), "store")
 	out.add(c.outage, c.n.queueOutage.lasts().Seconds(), "queue")
 	counts, ready := c.n.store.Depths()

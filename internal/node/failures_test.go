@@ -59,10 +59,10 @@ func TestCancelledCallsAreNoFailuresOfTheHSC(t *testing.T) {
 func TestStoreErrorsAreCountedByOperation(t *testing.T) {
 	m := NewMetrics(MetricsConfig{})
 	p := &process{node: &Node{metrics: m}}
-	m.storeOp("apply", 1, time.Millisecond, errors.New("away"))
-	m.storeOp("tasks", 1, time.Millisecond, fmt.Errorf("read: %w", store.ErrThrottled))
+	m.storeOp("apply", time.Millisecond, errors.New("away"))
+	m.storeOp("tasks", time.Millisecond, fmt.Errorf("read: %w", store.ErrThrottled))
 	for _, err := range []error{nil, fmt.Errorf("task: %w", store.ErrNotFound), fmt.Errorf("read: %w", context.Canceled)} {
-		m.storeOp("payload", 1, time.Millisecond, err)
+		m.storeOp("payload", time.Millisecond, err)
 	}
 	if n := p.series(t, "kinesin_store_errors_total"); n != 2 {
 		t.Errorf("counted %v, want 2", n)

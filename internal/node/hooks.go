@@ -29,7 +29,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 	return intake.Hooks{
 		Accepted: func(l *catalog.Entry, priority uint8, way string, count int) {
 			n.metrics.of(l, priority).accepted.Add(float64(count))
-			n.metrics.buffer.ways.WithLabelValues(way).Add(float64(count))
+			n.metrics.ways.WithLabelValues(way).Add(float64(count))
 		},
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.delivered(t, late)
@@ -81,14 +81,16 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Assigned: func(s *scheduler.Assignment) {
-			n.metrics.ownership.shared(s)
+			n.metrics.owned.Set(float64(s.Owned))
+			n.metrics.moved.WithLabelValues("gained").Add(float64(s.Gained))
+			n.metrics.moved.WithLabelValues("lost").Add(float64(s.Lost))
 			n.moves.add(n.clock.Now(), s)
 			if n.members.rows != nil {
-				n.metrics.ownership.members.Set(float64(len(s.Members)))
+				n.metrics.members.Set(float64(len(s.Members)))
 			}
 		},
 		Warm: func(s *scheduler.Assignment) {
-			n.metrics.ownership.warm(s)
+			n.metrics.warmed.Observe(s.Warm.Seconds())
 			n.moves.warm(s)
 		},
 	}
@@ -222,7 +224,8 @@ func (n *Node) countDelivered(t *task.Task, late time.Duration) {
 
 func (n *Node) undelivered(t *task.Task, err error) {
 	if l := n.catalog.ByRef(t.Partition.Lambda); l != nil {
-		n.metrics.undelivered.With(n.metrics.labels.with(l, t.Partition.Priority)).Inc()
+		lambda, priority := n.metrics.labels.of(l, t.Partition.Priority)
+		n.metrics.undelivered.WithLabelValues(lambda, priority).Inc()
 	}
 	n.log.Debug("delivery failed; retrying", slog.String("task_id", t.ID.String()), slog.Any("error", err))
 }

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -54,12 +52,6 @@ func (l *lambdaLabels) of(e *catalog.Entry, priority uint8) (lambda, name string
 		name = otherLabel
 	}
 	return otherLabel, name
-}
-
-// with returns these labels.
-func (l *lambdaLabels) with(e *catalog.Entry, priority uint8) prometheus.Labels {
-	lambda, name := l.of(e, priority)
-	return prometheus.Labels{"lambda": lambda, "priority": name}
 }
 
 // lambda returns the value of the label lambda.

@@ -58,7 +58,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: logging.Of(c.Log, "store"),
 		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
 			n.tracer.Op(ctx, "kinesin.store", kind, took, err)
-			n.metrics.storeOp(kind, ops, took, err)
+			n.metrics.storeOp(kind, took, err)
 			if ops > 0 || err != nil { // else the driver was not called, which shows nothing
 				n.storeOutage.note(err)
 			}
@@ -214,7 +214,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
 		Unregister: c.Unregister, Shared: c.shared, Live: n.inbound.Live, Quotas: n.quotas.service,
 		Declared: []lambdas.Declared{n.periodic, n.objectiveService()}, CronsOf: n.periodic.CronsOf,
-		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
+		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.setRegistrations, Internal: n.internalError},
 	})
 }
 

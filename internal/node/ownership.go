@@ -25,7 +25,7 @@ func (n *Node) watchOwners(ctx context.Context) error {
 		if n.notReady() != "" {
 			unowned = 0 // the others do not count this process, and so have other views
 		}
-		n.metrics.ownership.unowned.Set(float64(unowned))
+		n.metrics.unowned.Set(float64(unowned))
 		if clock.Sleep(ctx, n.clock, checkOwnersEvery) != nil {
 			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}

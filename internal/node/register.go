@@ -13,13 +13,13 @@ import (
 
 // register applies the registrations of lambdas until ctx ends.
 func (n *Node) register(ctx context.Context) error {
-	defer n.metrics.registrations.set(nil) // from then on other processes apply them
+	defer n.metrics.setRegistrations(nil) // from then on other processes apply them
 	return n.lambdas.Register(ctx)
 }
 
 // registered counts and logs a change of a registration; lambda is empty for a change of all of them.
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
-	n.metrics.registrations.changes.WithLabelValues(outcome).Inc()
+	n.metrics.registrations.WithLabelValues(outcome).Inc()
 	facts := make([]any, 0, 3)
 	if lambda != "" {
 		facts = append(facts, slog.String("lambda", lambda))

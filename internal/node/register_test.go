@@ -78,13 +78,13 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 	m := NewMetrics(MetricsConfig{})
 	gauge := func(state string) float64 {
 		var v dto.Metric
-		if err := m.registrations.states.WithLabelValues(state).Write(&v); err != nil {
+		if err := m.registrationStates.WithLabelValues(state).Write(&v); err != nil {
 			t.Fatal(err)
 		}
 		return v.GetGauge().GetValue()
 	}
 	for _, states := range []map[string]int{nil, {lambdas.RegistrationApplied: 3, lambdas.RegistrationRefused: 2}, {lambdas.RegistrationKept: 1}} {
-		m.registrations.set(states)
+		m.setRegistrations(states)
 		for _, state := range lambdas.RegistrationStates() {
 			if got := gauge(state); got != float64(states[state]) {
 				t.Errorf("%s is %v, want %d", state, got, states[state])

@@ -2,175 +2,164 @@ package node
 
 import (
 	"cmp"
-	"runtime"
-	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// stage is the event at which a task's lateness is measured.
-type stage uint8
+// Series describes the series of a name.
+type Series struct {
+	Name, Type, Help string
+	Labels           []string
+}
 
+// Native histograms tell values apart by 10 %, in at most 160 buckets; they are started anew once an hour at
+// most when they need more.
 const (
-	stageEnqueued stage = iota
-	stageClaimed
-	stageStarted
-	stageDelivered
-
-	stageEnd
+	nativeFactor     = 1.1
+	nativeBucketsMax = 160
+	nativeResetEvery = time.Hour
 )
 
-var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
-
-// Outcomes of a Schedule call.
-const (
-	callAccepted, callRefused, callFailed = "accepted", "refused", "failed"
-)
-
-// Values of the label direction.
-const (
-	stepForward = "forward"
-	stepBack    = "back"
-)
-
-// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no
-// caller can add series.
-type Metrics struct {
-	registry *prometheus.Registry
-	config   MetricsConfig
-	labels   *lambdaLabels
-	series   seriesBook
-	rooms    *roomMetrics
-
-	lateness *prometheus.HistogramVec // lambda, priority, stage
-	accepted *prometheus.CounterVec   // lambda, priority
-	matched  *prometheus.CounterVec   // lambda, priority
-	refused  *prometheus.CounterVec   // reason
-	finished *prometheus.CounterVec   // lambda, priority, outcome
-	expired  *prometheus.CounterVec   // lambda, priority
-	dead     *prometheus.CounterVec   // lambda, priority
-	wakeups  *prometheus.CounterVec   // event
-	claims   *prometheus.CounterVec   // reason of the refusal
-	lost     prometheus.Counter
-	unsent   prometheus.Counter
-	calls    *prometheus.CounterVec // outcome
-
-	objective *prometheus.CounterVec // lambda, in_time
-
-	undelivered *prometheus.CounterVec // lambda, priority
-	grown       *prometheus.CounterVec // lambda
-
-	failures    prometheus.Counter
-	hscFailures *prometheus.CounterVec   // what
-	storeTime   *prometheus.HistogramVec // op
-	storeErrors *prometheus.CounterVec   // op
-	fsync       prometheus.Histogram
-	internal    prometheus.Counter
-	auditLost   prometheus.Counter
-	buffer      bufferMetrics
-
-	registrations registrationMetrics
-
-	ownership  ownershipMetrics
-	clockAhead prometheus.Histogram
-	clockSteps *prometheus.CounterVec // direction
-	clockStep  prometheus.Gauge
-
-	// A look-up of a series by its labels costs more than counting, so the series that change with every task
-	// are cached.
-	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
-	growing  sync.Mutex
-	byEvent  [task.Drop + 1]prometheus.Counter
-	existing func(ref uint32) bool // whether a lambda exists
+// latenessBuckets range from an embedded store (below a millisecond) to a backlog of minutes.
+var latenessBuckets = []float64{
+	.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
 
-// class is one priority of one lambda.
-type class struct {
-	lambda   uint32
-	priority uint8
-}
-
-// classSeries are the cached series of a class.
-type classSeries struct {
-	name     string // the value of the label lambda
-	use      *usage
-	accepted prometheus.Counter
-	matched  prometheus.Counter
-	expired  prometheus.Counter
-	dead     prometheus.Counter
-	lateness [stageEnd]prometheus.Observer
-	finished [task.OutcomeUnstarted + 1]prometheus.Counter
-}
-
-// addSeries adds the series of the roles.
-func (m *Metrics) addSeries(f promauto.Factory) {
-	m.lateness = f.NewHistogramVec(m.config.histogram(prometheus.HistogramOpts{
-		Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
-		Help: "Time from a task's due time until it was first enqueued, claimed, started, or delivered to its queue.",
-	}), []string{"lambda", "priority", "stage"})
-	m.accepted = counters(f, "kinesin_tasks_accepted_total", "Accepted tasks.", "lambda", "priority")
-	m.matched = counters(f, "kinesin_tasks_matched_total", "Attempts handed directly to a waiting worker, without a queue message.",
-		"lambda", "priority")
-	m.refused = counters(f, "kinesin_tasks_refused_total", "Refused tasks.", "reason")
-	m.finished = counters(f, "kinesin_attempts_total", "Ended attempts.", "lambda", "priority", "outcome")
-	m.dead = counters(f, "kinesin_tasks_dead_total", "Tasks that ended for good without success: a handler said so, their attempts were used up, or they killed their workers.", "lambda", "priority")
-	m.expired = counters(f, "kinesin_tasks_expired_total", "Tasks that ended because they did not start in time.", "lambda", "priority")
-	m.wakeups = counters(f, "kinesin_wakeups_total", "Wake-ups by the event they led to.", "event")
-	m.claims = counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason")
-	m.lost = counter(f, "kinesin_workers_lost_total", "Expired worker leases.")
-	m.unsent = counter(f, "kinesin_messages_unsent_total", "Enqueued tasks whose message could not be sent; they are enqueued again later.")
-	m.calls = counters(f, "kinesin_schedule_calls_total",
-		"Schedule calls: accepted; refused, for a reason of the caller's; failed, because the server, its store or its queue could not take a task. "+
-			"Availability is 1 - failed / all.", "outcome")
-	for _, outcome := range []string{callAccepted, callRefused, callFailed} {
-		m.calls.WithLabelValues(outcome) // from zero on
+// list registers a collector and lists its series, whether or not they have a value yet.
+func (m *Metrics) list(c prometheus.Collector, kind, name, help string, labels []string) {
+	m.registry.MustRegister(c)
+	m.all = append(m.all, Series{name, kind, help, labels})
+	if v, is := c.(interface{ DeletePartialMatch(prometheus.Labels) int }); is && slices.Contains(labels, "lambda") {
+		m.ofLambdas = append(m.ofLambdas, v.DeletePartialMatch)
 	}
-	m.objective = counters(f, "kinesin_objective_starts_total",
-		"Starts of tasks of lambdas that have an objective, and ends without a start, by whether they were in time.", "lambda", "in_time")
-	m.undelivered = counters(f, "kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority")
-	m.grown = counters(f, "kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.",
-		"lambda")
-
-	m.failures = counter(f, "kinesin_partition_failures_total", "Failed reads and dispatches of a partition; each is retried.")
-	m.hscFailures = counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats, results and messages that failed because of the store or the queue.", "what")
-	m.auditLost = counter(f, "kinesin_audit_lost_total", "Acts whose audit record could not be stored; the log has it, if there was room.")
-	m.internal = counter(f, "kinesin_internal_errors_total", "Calls that failed for an internal reason; see the log.")
-	m.storeErrors = counters(f, "kinesin_store_errors_total", "Failed store operations; settle: writes whose outcome stayed unknown.", "op")
-	m.storeTime = f.NewHistogramVec(m.config.histogram(prometheus.HistogramOpts{
-		Name: "kinesin_store_seconds", Help: "Duration of store operations, until durable.",
-		Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
-	}), []string{"op"})
-	m.fsync = f.NewHistogram(m.config.histogram(prometheus.HistogramOpts{
-		Name: "kinesin_store_fsync_seconds", Help: "Time until a batch of writes of the embedded store was durable.",
-		Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
-	}))
-	m.clockAhead = f.NewHistogram(m.config.histogram(prometheus.HistogramOpts{
-		Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
-		Help: "How far the clock of another process was ahead, if by more than 100 ms.",
-	}))
-	m.clockSteps = counters(f, "kinesin_clock_steps_total", "Steps of this process's wall clock: forward or back.", "direction")
-	m.clockStep = f.NewGauge(prometheus.GaugeOpts{
-		Name: "kinesin_clock_step_seconds", Help: "Size of the last step of this process's wall clock; negative: back; 0: there was none.",
-	})
-	for _, direction := range []string{stepForward, stepBack} {
-		m.clockSteps.WithLabelValues(direction) // from zero on
-	}
-	f.NewGaugeVec(prometheus.GaugeOpts{Name: "kinesin_build_info", Help: "Always 1; the labels say what is running."}, []string{"version", "goversion"}).
-		WithLabelValues(m.version(), runtime.Version()).Set(1)
 }
 
-// version returns that of the program.
-func (m *Metrics) version() string { return cmp.Or(m.config.Version, builtVersion()) }
+// Counters adds a counter for each combination of the labels' values.
+func (m *Metrics) Counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.list(c, "counter", name, help, labels)
+	return c
+}
 
-// builtVersion returns what the Go toolchain recorded.
-func builtVersion() string {
-	if info, found := debug.ReadBuildInfo(); found {
-		return cmp.Or(info.Main.Version, "unknown")
+// Counter adds a counter.
+func (m *Metrics) Counter(name, help string) prometheus.Counter {
+	return m.Counters(name, help).WithLabelValues()
+}
+
+// fromZero begins the counters of these values of their only label, which is before they count anything.
+func fromZero(c *prometheus.CounterVec, values ...string) *prometheus.CounterVec {
+	for _, v := range values {
+		c.WithLabelValues(v)
 	}
-	return "unknown"
+	return c
+}
+
+// Gauges adds a gauge for each combination of the labels' values.
+func (m *Metrics) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.list(g, "gauge", name, help, labels)
+	return g
+}
+
+// Gauge adds a gauge.
+func (m *Metrics) Gauge(name, help string) prometheus.Gauge {
+	return m.Gauges(name, help).WithLabelValues()
+}
+
+// Histograms adds a histogram for each combination of the labels' values.
+func (m *Metrics) Histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	o := prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
+	if !m.config.NoNative {
+		o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber, o.NativeHistogramMinResetDuration = nativeFactor, nativeBucketsMax, nativeResetEvery
+	}
+	h := prometheus.NewHistogramVec(o, labels)
+	m.list(h, "histogram", name, help, labels)
+	return h
+}
+
+// Histogram adds a histogram.
+func (m *Metrics) Histogram(name, help string, buckets []float64) prometheus.Observer {
+	return m.Histograms(name, help, buckets).WithLabelValues()
+}
+
+// Computed adds a gauge that is computed at each scrape.
+func (m *Metrics) Computed(name, help string, value func() float64) {
+	m.list(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value), "gauge", name, help, nil)
+}
+
+// computedTotal adds a counter that is read at each scrape.
+func (m *Metrics) computedTotal(name, help string, value func() float64) {
+	m.list(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value), "counter", name, help, nil)
+}
+
+// scraped lists gauges whose values and labels a scrape finds.
+func (m *Metrics) scraped(name, help string, labels ...string) *prometheus.Desc {
+	m.all = append(m.all, Series{name, "gauge", help, labels})
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Series lists all series of Kinesin that this process may have, sorted by name.
+func (m *Metrics) Series() []Series {
+	return slices.SortedFunc(slices.Values(m.all), func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// scrapes are what finds gauges at each scrape. What they find is not described before.
+type scrapes []func(*gauges)
+
+// Describe implements prometheus.Collector.
+func (scrapes) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (s scrapes) Collect(to chan<- prometheus.Metric) {
+	for _, find := range s {
+		var found gauges
+		find(&found)
+		for key, v := range found.all {
+			to <- prometheus.MustNewConstMetric(key.desc, prometheus.GaugeValue, v.value, v.labels...)
+		}
+	}
+}
+
+// gauges are values of one scrape. Lambdas that share the label "other" share their values. It is safe for
+// concurrent use.
+type gauges struct {
+	mu  sync.Mutex
+	all map[gaugeKey]*gauge
+}
+
+type gaugeKey struct {
+	desc   *prometheus.Desc
+	labels string
+}
+
+type gauge struct {
+	value  float64
+	labels []string
+}
+
+// add adds to a value.
+func (g *gauges) add(desc *prometheus.Desc, value float64, labels ...string) {
+	g.change(desc, labels, func(old float64) float64 { return old + value })
+}
+
+// most raises a value, which is at least 0.
+func (g *gauges) most(desc *prometheus.Desc, value float64, labels ...string) {
+	g.change(desc, labels, func(old float64) float64 { return max(old, value) })
+}
+
+func (g *gauges) change(desc *prometheus.Desc, labels []string, change func(float64) float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := gaugeKey{desc, strings.Join(labels, "\x00")}
+	if g.all[key] == nil {
+		if g.all == nil {
+			g.all = map[gaugeKey]*gauge{}
+		}
+		g.all[key] = &gauge{labels: labels}
+	}
+	g.all[key].value = change(g.all[key].value)
 }
