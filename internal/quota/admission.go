@@ -23,7 +23,7 @@ type Admission struct {
 	Servers func() int
 
 	mu     sync.Mutex
-	meters map[meterKey]nanos // theoretical arrival times
+	meters map[meterKey]time.Duration // theoretical arrival times, in steady time
 }
 
 type meterKey struct {
@@ -41,7 +41,7 @@ func (a *Admission) Take(lambda uint32, identity string, refused int) (after tim
 	servers := float64(max(1, a.Servers()))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := nanos(clock.Steady(a.Clock)) * nanos(time.Microsecond)
+	now := time.Duration(clock.Steady(a.Clock)) * time.Microsecond
 	meters := [2]meter{}
 	n := 0
 	for _, name := range []string{"", identity} {
@@ -64,38 +64,38 @@ func (a *Admission) Take(lambda uint32, identity string, refused int) (after tim
 type meter struct {
 	key  meterKey
 	rate float64
-	next nanos // its theoretical arrival time once the task is taken
+	next time.Duration // its theoretical arrival time once the task is taken
 }
 
 // read reads the meter, and returns how long to wait; 0: not at all.
-func (m *meter) read(a *Admission, now nanos, refused int) time.Duration {
+func (m *meter) read(a *Admission, now time.Duration, refused int) time.Duration {
 	if a.meters == nil {
-		a.meters = map[meterKey]nanos{}
+		a.meters = map[meterKey]time.Duration{}
 	}
 	a.forgetWhole(now)
-	interval := pace{rate: m.rate}.interval()
-	tolerance := max(0, nanos(admitBurst)-nanos(interval))
+	interval := float64(time.Second) / m.rate
+	tolerance := max(0, admitBurst-time.Duration(interval))
 	tat := now - tolerance
 	if known, ok := a.meters[m.key]; ok {
-		if known > now+nanos(interval) {
+		if known > now+time.Duration(interval) {
 			known = now // of a lower rate
 		}
 		tat = max(tat, known)
 	}
-	m.next = tat + nanos(interval)
+	m.next = tat + time.Duration(interval)
 	if tat <= now {
 		return 0
 	}
-	wait := tat - now + nanos(float64(refused)*interval)
-	return time.Duration(min(wait, max(nanos(admitBurst), tat-now)))
+	wait := tat - now + time.Duration(float64(refused)*interval)
+	return min(wait, max(admitBurst, tat-now))
 }
 
-func (a *Admission) forgetWhole(now nanos) {
+func (a *Admission) forgetWhole(now time.Duration) {
 	if len(a.meters) < metersMax {
 		return
 	}
 	for key, tat := range a.meters {
-		if tat <= now-nanos(admitBurst) {
+		if tat <= now-admitBurst {
 			delete(a.meters, key)
 		}
 	}

@@ -60,7 +60,7 @@ func limitsOf(q *Quota) *limits {
 	of := &limits{starts: map[uint8]Limit{}, admits: map[string]float64{}, registration: q.Registration}
 	for _, l := range q.Limits {
 		of.hasRate = of.hasRate || l.Rate > 0
-		of.running = of.running.note(&l)
+		of.running = noteConcurrency(of.running, &l)
 		if l.Rate > 0 || l.Concurrency > 0 {
 			of.bounding = append(of.bounding, l)
 		}

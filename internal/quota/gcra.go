@@ -48,6 +48,12 @@ func (p pace) tolerance() nanos {
 	return nanos((burst - 1) * p.interval())
 }
 
+// Within returns how many starts a rate and its burst allow within a time at most.
+func Within(rate float64, burst uint32, d time.Duration) int {
+	p := pace{rate, burst}
+	return int(float64(d+time.Duration(p.tolerance()))/p.interval()) + 1
+}
+
 // lapse returns how long after its time a start may still be made: never so late that more than the burst,
 // spendWithin and one interval come together.
 func (p pace) lapse() nanos {

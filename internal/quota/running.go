@@ -58,8 +58,8 @@ func (b *Book) HasStarts(lambda uint32) bool {
 	return of != nil && (of.hasRate || of.running != nil)
 }
 
-// note takes a limit up.
-func (c *Concurrency) note(l *Limit) *Concurrency {
+// noteConcurrency returns the concurrency of a lambda with that of one more of its limits.
+func noteConcurrency(c *Concurrency, l *Limit) *Concurrency {
 	if l.Concurrency == 0 {
 		return c
 	}

@@ -37,8 +37,7 @@ func (s *Starts) Within(lambda uint32, priority uint8, d time.Duration) (starts 
 		if l.Rate == 0 {
 			continue
 		}
-		p := pace{l.Rate, l.Burst}
-		if n := int(float64(d+time.Duration(p.tolerance()))/p.interval()) + 1; !limited || n < starts {
+		if n := Within(l.Rate, l.Burst, d); !limited || n < starts {
 			starts, limited = n, true
 		}
 	}
