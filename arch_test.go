@@ -93,7 +93,8 @@ var table = []row{
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/control"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
-	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control"}, tests: []string{"store/mem"}},
+	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
+	{name: "internal/quota", may: []string{"task", "store", "internal/clock", "internal/backoff", "internal/control", "internal/limit"}, tests: []string{"store/mem"}},
 	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/quota", "internal/refusal"})},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/access", stdOnly: true},
@@ -150,7 +151,7 @@ var table = []row{
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
-	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/minheap", "internal/quota"}), tests: []string{"internal/control", "store/dynamo"}},
+	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/limit", "internal/minheap"}), tests: []string{"internal/control", "internal/quota", "store/dynamo"}},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
@@ -173,7 +174,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "internal/feature/group", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "internal/feature/group", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/lease"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -112,7 +112,7 @@ type Concurrency interface {
 	// which therefore have one owner. limited is false if any number of its tasks may run at once.
 	Group(p task.Partition) (group task.Partition, limited bool)
 	// Limits returns the quota of a group, and the weights of its priorities; nil: there is none any more.
-	Limits(group task.Partition) (c *quota.Concurrency, weights []uint16)
+	Limits(group task.Partition) (c *limit.Concurrency, weights []uint16)
 	// Changed returns a channel that is closed when the others may answer otherwise.
 	Changed() <-chan struct{}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -68,7 +68,7 @@ func (s *Scheduler) setGroups(of map[task.Partition][]task.Partition) {
 	old, next := *s.exclusiveGroups.Load(), exclusiveGroups{}
 	for name := range of {
 		if next[name] = old[name]; next[name] == nil {
-			next[name] = &exclusiveGroup{Slots: quota.NewSlots()}
+			next[name] = &exclusiveGroup{Slots: limit.NewSlots()}
 			s.openings[name] = &opening{}
 		}
 	}

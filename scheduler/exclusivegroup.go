@@ -4,13 +4,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // exclusiveGroup counts the slots of a group, as far as this process knows.
 type exclusiveGroup struct {
-	*quota.Slots
+	*limit.Slots
 
 	// slotCount numbers the last count of the slots in use that the loops of the group are to make.
 	slotCount atomic.Uint64

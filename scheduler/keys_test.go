@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -26,7 +27,7 @@ func (groups) Group(p task.Partition) (task.Partition, bool) {
 	return task.Partition{Lambda: p.Lambda, Shard: p.Shard}, true
 }
 
-func (groups) Limits(task.Partition) (*quota.Concurrency, []uint16) { return &quota.Concurrency{}, nil }
+func (groups) Limits(task.Partition) (*limit.Concurrency, []uint16) { return &limit.Concurrency{}, nil }
 func (groups) Changed() <-chan struct{}                             { return nil }
 
 // keyed stores a task of a limit key.
@@ -43,9 +44,9 @@ func TestAPacedGateLetsTasksOfLimitKeysGo(t *testing.T) {
 		t.Run(fmt.Sprint(keys, " keys"), func(t *testing.T) {
 			inWorld(t, depth, func(w *world) {
 				g := w.withGates()
-				limiter := quota.NewLimiter(nil, w.clock)
+				limiter := limit.NewLimiter(nil, w.clock)
 				w.gating.Pace = func(g *gates.Gate, p task.Partition) (bool, task.Instant) {
-					n, wait := limiter.Take(quota.Ask{Name: g.ID, Rate: float64(g.Pace), Burst: 1, Caller: p, Want: 1, Wait: 2})
+					n, wait := limiter.Take(limit.Ask{Name: g.ID, Rate: float64(g.Pace), Burst: 1, Caller: p, Want: 1, Wait: 2})
 					if wait.More != nil {
 						return n > 0, w.clock.Now()
 					}
@@ -127,7 +128,7 @@ func TestAFreeSlotOfAKeyGoesToWhoCanUseIt(t *testing.T) {
 func TestATaskWithoutAStartSpinsNot(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.withSlots(quota.Limit{Concurrency: 50}, quota.Limit{Priority: "high", Class: high.Priority, Rate: 1})
-		w.quotas = &quota.Starts{Book: w.book, Limiter: quota.NewLimiter(nil, w.clock)}
+		w.quotas = &quota.Starts{Book: w.book, Limiter: limit.NewLimiter(nil, w.clock)}
 		w.waitingMany(high, 200)
 		rounds, most := 0, 2000
 		w.sent.roomed = func() {
@@ -168,7 +169,7 @@ func TestAKeyWaitsForItsRateNoLongerWhenTheClockIsSetBack(t *testing.T) {
 func TestALostTaskWaitsForAStartNoLongerThanItHasTo(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.withSlots(quota.Limit{Concurrency: 1, Rate: 0.01, Burst: 1})
-		w.quotas = &quota.Starts{Book: w.book, Limiter: quota.NewLimiter(nil, w.clock)}
+		w.quotas = &quota.Starts{Book: w.book, Limiter: limit.NewLimiter(nil, w.clock)}
 		tasks := w.waitingMany(high, 1)
 		w.start()
 		w.advance(100 * time.Millisecond)

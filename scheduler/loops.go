@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -16,7 +16,7 @@ func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
 		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
 		reader: scheduleReader{request: readRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
 	}
-	l.inFlight.slots.waiter = quota.SlotWaiter{Class: p.Priority, Wake: func() { notify(wake) }}
+	l.inFlight.slots.waiter = limit.SlotWaiter{Class: p.Priority, Wake: func() { notify(wake) }}
 	l.mode = &managedMode{loop: l}
 	if l.delivers {
 		l.mode = newDeliverMode(l)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -23,7 +24,7 @@ func (w *world) withQuota(limits ...quota.Limit) *quota.Starts {
 	if err := book.Refresh(w.ctx); err != nil {
 		w.t.Fatal(err)
 	}
-	starts := &quota.Starts{Book: book, Limiter: quota.NewLimiter(nil, w.clock)}
+	starts := &quota.Starts{Book: book, Limiter: limit.NewLimiter(nil, w.clock)}
 	w.quotas = starts
 	return starts
 }

@@ -5,13 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-func (w *world) withRetryShare(share float64) *quota.Retries {
-	r := &quota.Retries{Share: func(uint32) float64 { return share }, Clock: w.clock}
+func (w *world) withRetryShare(share float64) *limit.Retries {
+	r := &limit.Retries{Share: func(uint32) float64 { return share }, Clock: w.clock}
 	w.retries = r
 	return r
 }
@@ -105,7 +105,7 @@ func TestWhatEarnsAndWhatSpends(t *testing.T) {
 func TestABudgetThatIsTakenAwayLetsAllRetriesGo(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		share := 0.1
-		w.retries = &quota.Retries{Share: func(uint32) float64 { return share }, Clock: w.clock}
+		w.retries = &limit.Retries{Share: func(uint32) float64 { return share }, Clock: w.clock}
 		for range 500 {
 			w.awake(high, 0, backedOff(0))
 		}

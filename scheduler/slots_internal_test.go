@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -14,11 +14,11 @@ import (
 // what the running rounds have taken.
 func TestSlotsFollowWhatIsInFlight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := newInFlightLimit(3)
-		groups := []*exclusiveGroup{nil, {Slots: quota.NewSlots()}, {Slots: quota.NewSlots()}}
-		sets := []*inFlightSet{newInFlightSet(limit), newInFlightSet(limit)}
+		most := newInFlightLimit(3)
+		groups := []*exclusiveGroup{nil, {Slots: limit.NewSlots()}, {Slots: limit.NewSlots()}}
+		sets := []*inFlightSet{newInFlightSet(most), newInFlightSet(most)}
 		for i, s := range sets {
-			s.slots.waiter = quota.SlotWaiter{Class: uint8(i), Wake: func() {}}
+			s.slots.waiter = limit.SlotWaiter{Class: uint8(i), Wake: func() {}}
 		}
 		set := rapid.SampledFrom(sets)
 		id := rapid.Custom(func(t *rapid.T) task.ID { return idOf(rapid.Uint64Range(1, 12).Draw(t, "id")) })
@@ -28,7 +28,7 @@ func TestSlotsFollowWhatIsInFlight(t *testing.T) {
 				s := set.Draw(t, "set")
 				one := inFlightTask{id: id.Draw(t, "id"), checkAt: at.Draw(t, "check"), wakeRowAt: at.Draw(t, "row"), holdsSlot: rapid.Bool().Draw(t, "holds")}
 				_, known := s.byID[one.id]
-				full := limit.left.Load() <= 0
+				full := most.left.Load() <= 0
 				if ok := s.put(one); !ok && (known || !full || one.holdsSlot && s.slots.isLimited()) {
 					t.Fatal("forgotten, though there is room or it holds a slot")
 				}
@@ -83,10 +83,10 @@ func TestSlotsFollowWhatIsInFlight(t *testing.T) {
 }
 
 func TestWhatHoldsASlotIsRememberedWithoutRoom(t *testing.T) {
-	limit := newInFlightLimit(1)
-	s := newInFlightSet(limit)
+	most := newInFlightLimit(1)
+	s := newInFlightSet(most)
 	s.slots.waiter.Wake = func() {}
-	s.slots.join(&exclusiveGroup{Slots: quota.NewSlots()})
+	s.slots.join(&exclusiveGroup{Slots: limit.NewSlots()})
 	for n := range uint64(3) {
 		if !s.put(inFlightTask{id: idOf(n), checkAt: 1, holdsSlot: true}) {
 			t.Errorf("task %d is forgotten", n)
@@ -95,14 +95,14 @@ func TestWhatHoldsASlotIsRememberedWithoutRoom(t *testing.T) {
 	if s.put(inFlightTask{id: idOf(4), checkAt: 1}) {
 		t.Error("one that holds none has room")
 	}
-	if got := s.slots.group.Used(); got[0] != 3 || limit.left.Load() != -2 {
-		t.Errorf("%d counted, room for %d", got[0], limit.left.Load())
+	if got := s.slots.group.Used(); got[0] != 3 || most.left.Load() != -2 {
+		t.Errorf("%d counted, room for %d", got[0], most.left.Load())
 	}
 	for n := range uint64(3) {
 		s.drop(idOf(n))
 	}
-	if got := s.slots.group.Used(); got[0] != 0 || limit.left.Load() != 1 {
-		t.Errorf("then %d counted, room for %d", got[0], limit.left.Load())
+	if got := s.slots.group.Used(); got[0] != 0 || most.left.Load() != 1 {
+		t.Errorf("then %d counted, room for %d", got[0], most.left.Load())
 	}
 }
 

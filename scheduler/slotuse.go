@@ -1,11 +1,11 @@
 package scheduler
 
-import "github.com/kinesin-io/kinesin/internal/quota"
+import "github.com/kinesin-io/kinesin/internal/limit"
 
 // slotUse is what one loop has of the slots of its group. Only the loop uses it.
 type slotUse struct {
 	group  *exclusiveGroup // nil: none counts
-	waiter quota.SlotWaiter
+	waiter limit.SlotWaiter
 	held   int  // by tasks in flight, also without a group
 	taken  int  // in this round, and no task has got them yet
 	asked  bool // in this round

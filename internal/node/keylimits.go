@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -17,14 +17,14 @@ func (r running) Group(p task.Partition) (group task.Partition, limited bool) {
 	return task.Partition{Lambda: p.Lambda, Shard: p.Shard}, true
 }
 
-func (r running) Limits(group task.Partition) (c *quota.Concurrency, weights []uint16) {
+func (r running) Limits(group task.Partition) (c *limit.Concurrency, weights []uint16) {
 	c, weights = r.Running.Limits(group)
 	l := r.keyLimited(group.Lambda)
 	if l == nil {
 		return c, weights
 	}
 	if c == nil {
-		c, weights = &quota.Concurrency{}, r.n.weights(group.Lambda)
+		c, weights = &limit.Concurrency{}, r.n.weights(group.Lambda)
 	}
 	if r.Shared {
 		c.Set = max(c.Set, l.LimitKeySet)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/queue"
@@ -16,13 +17,13 @@ func (n *Node) newQuotas(ctx context.Context, c *Config) (*quotaKeeper, error) {
 	if err := k.book.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	var rows quota.Rows // nil for a process that is alone
+	var rows limit.Rows // nil for a process that is alone
 	if c.shared {
 		rows = n.store
 	}
-	k.starts = &quota.Starts{Book: k.book, Limiter: quota.NewLimiter(rows, c.Clock), Weights: n.weights}
+	k.starts = &quota.Starts{Book: k.book, Limiter: limit.NewLimiter(rows, c.Clock), Weights: n.weights}
 	k.running = running{&quota.Running{Book: k.book, Weights: n.weights, Shared: c.shared}, n}
-	k.retries = &quota.Retries{Share: n.retryShare, Clock: c.Clock}
+	k.retries = &limit.Retries{Share: n.retryShare, Clock: c.Clock}
 	k.admission = &quota.Admission{Book: k.book, Clock: c.Clock, Servers: n.servers}
 	k.service = &quotas.Service{Rows: n.store, Catalog: n.catalog, Book: k.book, Clock: c.Clock}
 	return k, nil

@@ -34,6 +34,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/internal/tracing"
@@ -126,7 +127,7 @@ type quotaKeeper struct {
 	starts    *quota.Starts
 	running   running
 	admission *quota.Admission
-	retries   *quota.Retries
+	retries   *limit.Retries
 	service   *quotas.Service
 }
 

@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
 )
+
+// bubbleClock hides the readings of the machine's clock, so that steady time is that of the test's bubble too.
+type bubbleClock struct{ clock.Clock }
 
 // bookOf returns a book of one lambda with the reference 7.
 func bookOf(t *testing.T, limits ...quota.Limit) *quota.Book {
@@ -51,7 +56,7 @@ func taken(a *quota.Admission, lambda uint32, identity string, n int) (admitted 
 
 func TestAdmissionKeepsARateAfterASecondOfBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 50}), Clock: aside{clock.Real(), 0}, Servers: func() int { return 1 }}
+		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 50}), Clock: bubbleClock{clock.Real()}, Servers: func() int { return 1 }}
 		if n, after := taken(a, 7, "me", 80); n != 50 || after <= 500*time.Millisecond || after > time.Second {
 			t.Errorf("%d of 80 were admitted at once, want 50; the last comes after %v, want about 30/50 s", n, after)
 		}
@@ -72,7 +77,7 @@ func TestAdmissionKeepsARateAfterASecondOfBurst(t *testing.T) {
 
 func TestARefusedTaskIsAdmittedWhenItWasTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 0.2}), Clock: aside{clock.Real(), 0}, Servers: func() int { return 1 }}
+		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 0.2}), Clock: bubbleClock{clock.Real()}, Servers: func() int { return 1 }}
 		if n, after := taken(a, 7, "me", 2); n != 1 || after != 5*time.Second {
 			t.Fatalf("%d admitted, the next after %v", n, after)
 		}
@@ -92,7 +97,7 @@ func TestAdmissionByIdentityAndOfAllTogether(t *testing.T) {
 		servers := 1
 		a := &quota.Admission{
 			Book:  bookOf(t, quota.Limit{Admit: 30}, quota.Limit{Identity: "crm", Admit: 10}, quota.Limit{Priority: "low", Rate: 1}),
-			Clock: aside{clock.Real(), 0}, Servers: func() int { return servers },
+			Clock: bubbleClock{clock.Real()}, Servers: func() int { return servers },
 		}
 		if n, _ := taken(a, 7, "crm", 20); n != 10 {
 			t.Errorf("%d of crm were admitted, want its own 10", n)
@@ -113,7 +118,7 @@ func TestAdmissionByIdentityAndOfAllTogether(t *testing.T) {
 
 func TestARaisedAdmissionHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 0.001}), Clock: aside{clock.Real(), 0}, Servers: func() int { return 1 }}
+		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 0.001}), Clock: bubbleClock{clock.Real()}, Servers: func() int { return 1 }}
 		if n, _ := taken(a, 7, "", 10); n != 1 {
 			t.Fatalf("%d admitted", n)
 		}
@@ -130,7 +135,7 @@ func TestARaisedAdmissionHoldsAtOnce(t *testing.T) {
 
 func TestStartsOfLambdaAndPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &quota.Starts{Book: bookOf(t, quota.Limit{Rate: 100, Burst: 1}, quota.Limit{Priority: "low", Class: 2, Rate: 10, Burst: 3}), Limiter: quota.NewLimiter(nil, clock.Real())}
+		s := &quota.Starts{Book: bookOf(t, quota.Limit{Rate: 100, Burst: 1}, quota.Limit{Priority: "low", Class: 2, Rate: 10, Burst: 3}), Limiter: limit.NewLimiter(nil, clock.Real())}
 		low, high, other := partition(7, 2), partition(7, 0), partition(8, 0)
 		for _, c := range []struct {
 			name string
@@ -158,4 +163,8 @@ func TestStartsOfLambdaAndPriority(t *testing.T) {
 			t.Error("another lambda is limited")
 		}
 	})
+}
+
+func partition(lambda uint32, priority uint8) task.Partition {
+	return task.Partition{Lambda: lambda, Priority: priority}
 }

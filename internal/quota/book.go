@@ -6,6 +6,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -23,7 +24,7 @@ type limits struct {
 	starts  map[uint8]Limit    // of priorities
 	all     Limit              // of all priorities together; it may have no rate
 	hasRate bool               // starts of the lambda, or of one of its priorities, are bounded
-	running *Concurrency       // nil: any number of tasks run at once
+	running *limit.Concurrency // nil: any number of tasks run at once
 	admits  map[string]float64 // by identity; of all together under the empty one
 
 	recovery uint32

@@ -1,6 +1,9 @@
 package quota
 
-import "github.com/kinesin-io/kinesin/task"
+import (
+	"github.com/kinesin-io/kinesin/internal/limit"
+	"github.com/kinesin-io/kinesin/task"
+)
 
 // Running answers how many tasks of a lambda may run at once.
 type Running struct {
@@ -20,7 +23,7 @@ func (r *Running) Group(p task.Partition) (group task.Partition, limited bool) {
 }
 
 // Limits returns the quota of a group, and the weights of its priorities; nil: any number may run at once.
-func (r *Running) Limits(group task.Partition) (c *Concurrency, weights []uint16) {
+func (r *Running) Limits(group task.Partition) (c *limit.Concurrency, weights []uint16) {
 	of := r.Book.Value()[group.Lambda]
 	if of == nil || of.running == nil {
 		return nil, nil
@@ -59,12 +62,12 @@ func (b *Book) HasStarts(lambda uint32) bool {
 }
 
 // noteConcurrency returns the concurrency of a lambda with that of one more of its limits.
-func noteConcurrency(c *Concurrency, l *Limit) *Concurrency {
+func noteConcurrency(c *limit.Concurrency, l *Limit) *limit.Concurrency {
 	if l.Concurrency == 0 {
 		return c
 	}
 	if c == nil {
-		c = &Concurrency{}
+		c = &limit.Concurrency{}
 	}
 	if c.Set = max(c.Set, l.Updated); l.Priority == "" {
 		c.All = int(l.Concurrency)

@@ -4,13 +4,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // Starts keeps the quotas of starts: of a priority, and of a lambda. A start spends one of each that is set.
 type Starts struct {
 	Book    *Book
-	Limiter *Limiter
+	Limiter *limit.Limiter
 	Weights func(lambda uint32) []uint16 // of a lambda's priorities; nil, or none: higher ones go first
 }
 
@@ -37,7 +38,7 @@ func (s *Starts) Within(lambda uint32, priority uint8, d time.Duration) (starts 
 		if l.Rate == 0 {
 			continue
 		}
-		if n := Within(l.Rate, l.Burst, d); !limited || n < starts {
+		if n := limit.Within(l.Rate, l.Burst, d); !limited || n < starts {
 			starts, limited = n, true
 		}
 	}
@@ -52,15 +53,15 @@ func (s *Starts) Take(p task.Partition, want, wait int) (granted int, again task
 		return want, 0, nil
 	}
 	granted = want
-	var w Wait
+	var w limit.Wait
 	one, hasOne := of.starts[p.Priority]
 	if hasOne {
-		granted, w = s.Limiter.Take(Ask{Name: classLine(p), Rate: one.Rate, Burst: one.Burst, Caller: p, Want: want, Wait: wait})
+		granted, w = s.Limiter.Take(limit.Ask{Name: classLine(p), Rate: one.Rate, Burst: one.Burst, Caller: p, Want: want, Wait: wait})
 		wait = granted // what the priority holds back needs nothing of the lambda
 	}
 	if of.all.Rate > 0 && granted > 0 {
 		of := of.all
-		n, all := s.Limiter.Take(Ask{
+		n, all := s.Limiter.Take(limit.Ask{
 			Name: lambdaLine(p), Rate: of.Rate, Burst: of.Burst, Caller: p, Class: p.Priority, Weights: s.weights(p.Lambda), Want: granted,
 			Wait: max(wait, granted),
 		})

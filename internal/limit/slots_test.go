@@ -1,4 +1,4 @@
-package quota_test
+package limit_test
 
 import (
 	"slices"
@@ -6,32 +6,32 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // taker takes slots for tasks that wait, whenever it is woken.
 type taker struct {
-	quota.SlotWaiter
+	limit.SlotWaiter
 
 	waits, has int
 	woken      bool
 }
 
 func newTaker(class uint8) *taker {
-	t := &taker{SlotWaiter: quota.SlotWaiter{Class: class}}
+	t := &taker{SlotWaiter: limit.SlotWaiter{Class: class}}
 	t.Wake = func() { t.woken = true }
 	return t
 }
 
-func (t *taker) take(s *quota.Slots) {
+func (t *taker) take(s *limit.Slots) {
 	t.woken = false
 	n := s.Take(&t.SlotWaiter, t.waits)
 	t.waits, t.has = t.waits-n, t.has+n
 }
 
 // serve lets all that are woken take, until nobody is.
-func serve(t interface{ Fatal(args ...any) }, s *quota.Slots, all []*taker) {
+func serve(t interface{ Fatal(args ...any) }, s *limit.Slots, all []*taker) {
 	for range 10_000 {
 		i := slices.IndexFunc(all, func(one *taker) bool { return one.woken })
 		if i < 0 {
@@ -46,8 +46,8 @@ func serve(t interface{ Fatal(args ...any) }, s *quota.Slots, all []*taker) {
 // exceeded, no slot stays free that somebody waits for, and a higher priority goes first.
 func TestSlotsAreUsedAndNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := quota.NewSlots()
-		var limits quota.Concurrency
+		s := limit.NewSlots()
+		var limits limit.Concurrency
 		var weights []uint16
 		if rapid.Bool().Draw(t, "weighted") {
 			weights = []uint16{8, 3, 1}
@@ -127,7 +127,7 @@ func TestSlotsAreUsedAndNeverExceeded(t *testing.T) {
 }
 
 // runAll has one slot freed after the other while all priorities wait, and returns how many each got.
-func runAll(s *quota.Slots, all []*taker, slots int) (got [3]int) {
+func runAll(s *limit.Slots, all []*taker, slots int) (got [3]int) {
 	for _, k := range all {
 		k.waits = 1000
 		k.take(s)
@@ -149,16 +149,16 @@ func runAll(s *quota.Slots, all []*taker, slots int) (got [3]int) {
 }
 
 func TestFreedSlotsGoToHigherPrioritiesFirst(t *testing.T) {
-	s, all := quota.NewSlots(), []*taker{newTaker(0), newTaker(1), newTaker(2)}
-	s.Set(quota.Concurrency{All: 4}, nil)
+	s, all := limit.NewSlots(), []*taker{newTaker(0), newTaker(1), newTaker(2)}
+	s.Set(limit.Concurrency{All: 4}, nil)
 	if got := runAll(s, all, 100); got != [3]int{100, 0, 0} {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestFreedSlotsAreSharedByWeights(t *testing.T) {
-	s, all := quota.NewSlots(), []*taker{newTaker(0), newTaker(1), newTaker(2)}
-	s.Set(quota.Concurrency{All: 4}, []uint16{8, 3, 1})
+	s, all := limit.NewSlots(), []*taker{newTaker(0), newTaker(1), newTaker(2)}
+	s.Set(limit.Concurrency{All: 4}, []uint16{8, 3, 1})
 	got := runAll(s, all, 1200)
 	for i, want := range []int{800, 300, 100} {
 		if got[i] < want-10 || got[i] > want+10 {
@@ -170,8 +170,8 @@ func TestFreedSlotsAreSharedByWeights(t *testing.T) {
 
 // A priority that has all slots of its own does not keep the others from those of the lambda.
 func TestAFullPriorityLeavesTheRestToOthers(t *testing.T) {
-	s, high, low := quota.NewSlots(), newTaker(0), newTaker(2)
-	s.Set(quota.Concurrency{All: 5, Priorities: [task.PrioritiesMax]int{2}}, nil)
+	s, high, low := limit.NewSlots(), newTaker(0), newTaker(2)
+	s.Set(limit.Concurrency{All: 5, Priorities: [task.PrioritiesMax]int{2}}, nil)
 	high.waits, low.waits = 10, 10
 	high.take(s)
 	low.take(s)

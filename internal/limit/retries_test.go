@@ -1,19 +1,19 @@
-package quota_test
+package limit_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 )
 
-func newRetries(share float64) (*quota.Retries, *clock.Virtual) {
+func newRetries(share float64) (*limit.Retries, *clock.Virtual) {
 	v := clock.NewVirtual(1_700_000_000_000_000, 1)
-	return &quota.Retries{Share: func(uint32) float64 { return share }, Clock: v.Process(0)}, v
+	return &limit.Retries{Share: func(uint32) float64 { return share }, Clock: v.Process(0)}, v
 }
 
-func takeAll(r *quota.Retries) (n int) {
+func takeAll(r *limit.Retries) (n int) {
 	for r.Take(7) {
 		n++
 	}

@@ -1,4 +1,4 @@
-package quota_test
+package limit_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -74,7 +74,7 @@ func (a aside) Now() task.Instant { return a.Clock.Now().Add(a.by) }
 // fleet starts tasks at a rate on servers that come and go, and notes when.
 type fleet struct {
 	rows *slowRows
-	ask  quota.Ask
+	ask  limit.Ask
 
 	mu     sync.Mutex
 	starts []time.Duration // since begin
@@ -85,7 +85,7 @@ type fleet struct {
 // serve runs a server whose loops always have tasks that wait, until stop is closed: as if it was killed.
 func (f *fleet) serve(loops int, clockOff time.Duration, stop <-chan struct{}) {
 	c := aside{clock.Real(), clockOff}
-	l := quota.NewLimiter(f.rows, c)
+	l := limit.NewLimiter(f.rows, c)
 	f.wg.Go(func() {
 		var loopsEnd sync.WaitGroup
 		for i := range loops {
@@ -96,7 +96,7 @@ func (f *fleet) serve(loops int, clockOff time.Duration, stop <-chan struct{}) {
 	})
 }
 
-func (f *fleet) loop(l *quota.Limiter, c clock.Clock, caller int, stop <-chan struct{}) {
+func (f *fleet) loop(l *limit.Limiter, c clock.Clock, caller int, stop <-chan struct{}) {
 	for {
 		ask := f.ask
 		ask.Caller, ask.Want, ask.Wait = caller, 512, 4096
@@ -133,7 +133,7 @@ func (f *fleet) within(from, to time.Duration) (n int) {
 }
 
 func newFleet(rate float64, burst uint32) *fleet {
-	return &fleet{rows: newSlowRows(), ask: quota.Ask{Name: "7", Rate: rate, Burst: burst}, begin: time.Now()}
+	return &fleet{rows: newSlowRows(), ask: limit.Ask{Name: "7", Rate: rate, Burst: burst}, begin: time.Now()}
 }
 
 // wantRate checks every window of 10 s that begins at a whole second in between.
@@ -251,9 +251,9 @@ func TestRateIsNeverExceededWhenServersCrash(t *testing.T) {
 
 func TestAfterAPauseABurstStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := quota.NewLimiter(nil, clock.Real())
+		l := limit.NewLimiter(nil, clock.Real())
 		take := func() int {
-			n, _ := l.Take(quota.Ask{Name: "7", Rate: 10, Burst: 25, Caller: 1, Want: 100, Wait: 100})
+			n, _ := l.Take(limit.Ask{Name: "7", Rate: 10, Burst: 25, Caller: 1, Want: 100, Wait: 100})
 			return n
 		}
 		if n := take(); n != 25 {
@@ -316,10 +316,10 @@ func TestAReservationThatFailsIsNoConflict(t *testing.T) {
 
 func TestServerThatIsAloneWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := quota.NewLimiter(nil, clock.Real())
+		l := limit.NewLimiter(nil, clock.Real())
 		total := 0
 		for range 1000 {
-			n, wait := l.Take(quota.Ask{Name: "7", Rate: 50, Caller: 1, Want: 100, Wait: 100})
+			n, wait := l.Take(limit.Ask{Name: "7", Rate: 50, Caller: 1, Want: 100, Wait: 100})
 			total += n
 			if wait.More != nil {
 				t.Fatal("it waits for a store")
@@ -334,7 +334,7 @@ func TestServerThatIsAloneWritesNothing(t *testing.T) {
 
 func TestHigherPrioritiesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := quota.NewLimiter(nil, clock.Real())
+		l := limit.NewLimiter(nil, clock.Real())
 		var got [2]int
 		for range 100 {
 			for class := range got {
@@ -342,7 +342,7 @@ func TestHigherPrioritiesGoFirst(t *testing.T) {
 				if class == 0 {
 					want = 3 // of 10 that start meanwhile
 				}
-				n, _ := l.Take(quota.Ask{Name: "7", Rate: 100, Burst: 1, Caller: class, Class: uint8(class), Want: want, Wait: want})
+				n, _ := l.Take(limit.Ask{Name: "7", Rate: 100, Burst: 1, Caller: class, Class: uint8(class), Want: want, Wait: want})
 				got[class] += n
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -357,7 +357,7 @@ func TestHigherPrioritiesGoFirst(t *testing.T) {
 // nothing up.
 func TestPrioritiesWithWeightsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := quota.NewLimiter(nil, clock.Real())
+		l := limit.NewLimiter(nil, clock.Real())
 		var again [3]time.Time
 		var got [3]int
 		serve := func(d time.Duration, waiting ...int) {
@@ -367,7 +367,7 @@ func TestPrioritiesWithWeightsTakeTurns(t *testing.T) {
 					if time.Now().Before(again[class]) {
 						continue
 					}
-					n, wait := l.Take(quota.Ask{
+					n, wait := l.Take(limit.Ask{
 						Name: "7", Rate: 120, Caller: class, Class: uint8(class), Weights: []uint16{8, 3, 1}, Want: 4096, Wait: 4096,
 					})
 					got[class] += n
@@ -415,8 +415,8 @@ func TestAChangedRateHoldsAtOnce(t *testing.T) {
 
 func TestReturnedStartsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := quota.NewLimiter(nil, clock.Real())
-		ask := quota.Ask{Name: "7", Rate: 10, Burst: 5, Caller: 1, Want: 5, Wait: 5}
+		l := limit.NewLimiter(nil, clock.Real())
+		ask := limit.Ask{Name: "7", Rate: 10, Burst: 5, Caller: 1, Want: 5, Wait: 5}
 		for range 3 {
 			if n, _ := l.Take(ask); n != 5 {
 				t.Fatalf("%d granted, want 5", n)
@@ -429,8 +429,4 @@ func TestReturnedStartsAreMade(t *testing.T) {
 			t.Errorf("%d granted after more were returned than could be taken", n)
 		}
 	})
-}
-
-func partition(lambda uint32, priority uint8) task.Partition {
-	return task.Partition{Lambda: lambda, Priority: priority}
 }
