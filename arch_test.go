@@ -144,7 +144,7 @@ var table = []row{
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
 	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},
-	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/access", "internal/catalog", "internal/clock", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
+	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
 	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
 	{name: "inbound/buffer"},
@@ -175,7 +175,7 @@ var table = []row{
 
 	{
 		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "internal/feature/group", "inbound/ingest", "inbound/intake", "inbound/jobs", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
-		tests: []string{"sdk", "sdk/admin", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
+		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{

@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -79,9 +78,9 @@ func (k *Kind[T]) encode(kind string, t *T) (store.Control, error) {
 // WithUnknown adds to an encoded struct the members of an older one that this version does not know: what a
 // newer version wrote is kept when a row is changed here.
 func WithUnknown(value, older []byte, form reflect.Type) ([]byte, error) {
-	kept, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if err := errors.Join(json.Unmarshal(older, &kept), json.Unmarshal(value, &all)); err != nil {
-		return nil, err
+	var kept, all map[string]json.RawMessage
+	if json.Unmarshal(older, &kept) != nil {
+		return value, nil // it has no members
 	}
 	if form.Kind() == reflect.Pointer {
 		form = form.Elem()
@@ -92,6 +91,9 @@ func WithUnknown(value, older []byte, form reflect.Type) ([]byte, error) {
 	}
 	if len(kept) == 0 {
 		return value, nil
+	}
+	if err := json.Unmarshal(value, &all); err != nil {
+		return nil, err
 	}
 	maps.Copy(all, kept)
 	return json.Marshal(all)

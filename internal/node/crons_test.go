@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -73,13 +74,16 @@ func (r *rig) cron(i int, schedule string, change func(s *cron.Spec)) {
 		r.Fatal(err)
 	}
 	now := task.InstantOf(time.Now())
-	c := &cron.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []cron.Revision{{
-		Number: 1, From: now, Spec: cron.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
-	}}}
-	if change != nil {
-		change(&c.Revisions[0].Spec)
-	}
-	if err := r.nodes[i].node.firing.Save(r.ctx, c); err != nil {
+	_, err = r.nodes[i].node.firing.Change(r.ctx, "tick", func(c *cron.Cron) (control.Do, error) {
+		*c = cron.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []cron.Revision{{
+			Number: 1, From: now, Spec: cron.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
+		}}}
+		if change != nil {
+			change(&c.Revisions[0].Spec)
+		}
+		return control.Store, nil
+	})
+	if err != nil {
 		r.Fatal(err)
 	}
 }
@@ -187,15 +191,10 @@ func TestWhatWasMissed(t *testing.T) {
 // change changes the cron by what is stored.
 func (r *rig) change(change func(c *cron.Cron, now task.Instant) error) {
 	r.Helper()
-	f := r.nodes[0].node.firing
-	c, err := cron.Find(r.ctx, f.Store, "tick")
-	if err == nil {
+	_, err := r.nodes[0].node.firing.Change(r.ctx, "tick", func(c *cron.Cron) (control.Do, error) {
 		c.Updated = task.InstantOf(time.Now())
-		err = change(c, c.Updated)
-	}
-	if err == nil {
-		err = f.Save(r.ctx, c)
-	}
+		return control.Store, change(c, c.Updated)
+	})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -315,7 +314,7 @@ func TestFailuresPauseACron(t *testing.T) {
 		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
 			t.Errorf("fired %s, want %s", got, want)
 		}
-		c, err := cron.Find(r.ctx, r.nodes[0].node.firing.Store, "tick")
+		c, err := cron.NewBook(r.nodes[0].node.firing.Store, r.nodes[0].node.firing.Clock).Find(r.ctx, "tick")
 		if err != nil || c.Now().Pause == nil || !strings.Contains(c.Now().Pause.Reason, "3 occurrences in a row") {
 			t.Errorf("%+v, %v", c, err)
 		}

@@ -3,7 +3,6 @@ package cron
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -66,26 +65,24 @@ func (s *Service) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest
 
 // changeNamed changes a cron and stores it, unless change says that there is nothing to do.
 func (s *Service) changeNamed(ctx context.Context, name string, change func(c *Cron, now task.Instant) (changed bool, err error)) (*Cron, error) {
-	for range casTriesMax {
-		c, err := s.find(ctx, name)
-		if err != nil {
-			return nil, err
+	if task.CheckName("cron", name) != nil {
+		return nil, noCron(name)
+	}
+	return s.change(ctx, name, func(c *Cron) (control.Do, error) {
+		if c.Version == 0 {
+			return control.Keep, noCron(name)
 		}
 		if _, err := s.lambdaOf(ctx, c); err != nil {
-			return nil, err
+			return control.Keep, err
 		}
 		now := s.Clock.Now()
 		changed, err := change(c, now)
 		if err != nil || !changed {
-			return c, err
+			return control.Keep, err
 		}
 		c.Updated, c.UpdatedBy = now, access.From(ctx).Name
-		err = s.Keeper.Save(ctx, c)
-		if !errors.Is(err, store.ErrConflict) {
-			return c, err
-		}
-	}
-	return nil, errBusy
+		return control.Store, nil
+	})
 }
 
 // RunCron schedules a task as the cron would, now.
@@ -131,25 +128,24 @@ func (s *Service) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (_ *
 // cancelled at once, so that it does not wait for a time at which nothing happens.
 func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (_ *kinesinv1.DeleteCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	for range casTriesMax {
-		c, err := s.find(ctx, r.Name)
-		if err != nil {
-			return nil, err
-		}
-		if s.isRegistered(c) {
-			return nil, registered(c)
-		}
-		err = Delete(ctx, s.Store, c)
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err == nil {
-			s.cancelNext(ctx, c)
-			s.forgetRuns(ctx, c)
-		}
-		return &kinesinv1.DeleteCronResponse{}, err
+	if task.CheckName("cron", r.Name) != nil {
+		return nil, noCron(r.Name)
 	}
-	return nil, errBusy
+	c, err := s.change(ctx, r.Name, func(c *Cron) (control.Do, error) {
+		switch {
+		case c.Version == 0:
+			return control.Keep, noCron(r.Name)
+		case s.isRegistered(c):
+			return control.Keep, registered(c)
+		}
+		return control.Remove, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.cancelNext(ctx, c)
+	s.forgetRuns(ctx, c)
+	return &kinesinv1.DeleteCronResponse{}, nil
 }
 
 // GetCron returns a cron.
@@ -174,7 +170,7 @@ func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) 
 			return nil, err
 		}
 	}
-	all, err := All(ctx, s.Store)
+	all, err := s.crons.All(ctx)
 	if err != nil {
 		return nil, err
 	}

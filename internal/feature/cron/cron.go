@@ -17,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -109,6 +110,8 @@ type Revision struct {
 
 // Cron is also the stored form.
 type Cron struct {
+	control.Meta `json:"-"`
+
 	Name      string       `json:"name"`
 	Lambda    string       `json:"lambda"`
 	Ref       uint32       `json:"ref"` // of the lambda: one that is created again is another
@@ -123,8 +126,6 @@ type Cron struct {
 	Revisions  []Revision `json:"revisions"` // the newest last; never empty
 	// Traceparent is the span of the call that made it, if that was traced.
 	Traceparent string `json:"traceparent,omitempty"`
-
-	Version uint64 `json:"-"`
 }
 
 // Now returns the newest revision.

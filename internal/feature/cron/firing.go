@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
@@ -46,10 +47,17 @@ type FiringConfig struct {
 
 // Firing decides about occurrences when their time comes, and puts the next ones. It is safe for concurrent
 // use, by several processes too.
-type Firing struct{ FiringConfig }
+type Firing struct {
+	FiringConfig
+
+	crons *control.Book[Cron]
+	todos *control.Book[todo]
+}
 
 // NewFiring returns a Firing.
-func NewFiring(c FiringConfig) *Firing { return &Firing{c} }
+func NewFiring(c FiringConfig) *Firing {
+	return &Firing{c, NewBook(c.Store, c.Clock), control.NewBook(c.Store, todoAsRows, c.Clock)}
+}
 
 // Decide decides about occurrences that have no task row. When it returns, the row of the next one is stored.
 // The rows of all next ones are put together: 100,000 crons may be due at one instant.
@@ -118,7 +126,7 @@ func (f *Firing) decide(ctx context.Context, t *task.Task) (v task.Verdict, next
 
 // find reads the cron of an occurrence; nil if it was deleted.
 func (f *Firing) find(ctx context.Context, t *task.Task) (*Cron, error) {
-	c, err := Find(ctx, f.Store, t.Occurrence.Cron)
+	c, err := f.crons.Find(ctx, t.Occurrence.Cron)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil //nolint:nilnil // there is none
@@ -135,7 +143,7 @@ func (f *Firing) pause(ctx context.Context, c *Cron, d *Decision, now task.Insta
 	err := c.PauseAt(Pause{Reason: d.Reason, At: now}, now)
 	if err == nil {
 		c.Updated, c.UpdatedBy = now, ""
-		err = Put(ctx, f.Store, c)
+		err = f.crons.Put(ctx, c)
 	}
 	if err != nil {
 		return task.Verdict{Err: err}

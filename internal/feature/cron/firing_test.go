@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -84,6 +85,20 @@ func (f *fixture) waiting(c *Cron) []task.Task {
 		f.t.Fatal(err)
 	}
 	return rows
+}
+
+// Save stores a cron as it is.
+func (f *fixture) Save(ctx context.Context, c *Cron) error {
+	stored, err := f.Change(ctx, c.Name, func(have *Cron) (control.Do, error) {
+		meta := have.Meta
+		*have = *c
+		have.Meta = meta
+		return control.Store, nil
+	})
+	if err == nil {
+		*c = *stored
+	}
+	return err
 }
 
 func (f *fixture) doAll(ctx context.Context) error {
@@ -165,7 +180,7 @@ func TestWhatIsToBeDoneWaitsForItsChange(t *testing.T) {
 		}
 		c.Updated = f.Clock.Now()
 		_, err := f.note(t.Context(), c)
-		if err := errors.Join(err, f.doAll(t.Context()), Put(t.Context(), f.Store, c), f.doAll(t.Context())); err != nil {
+		if err := errors.Join(err, f.doAll(t.Context()), f.crons.Put(t.Context(), c), f.doAll(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if rows := f.waiting(c); len(rows) == 0 || rows[0].Due != due || f.todo() != 0 {
@@ -213,7 +228,7 @@ func TestASaveThatDiesKeepsNoPauseFromEnding(t *testing.T) {
 	if err := f.doAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Find(t.Context(), f.Store, c.Name); err != nil || c.Now().Pause != nil {
+	if c, err := f.crons.Find(t.Context(), c.Name); err != nil || c.Now().Pause != nil {
 		t.Fatal("paused still", err)
 	}
 }
@@ -244,7 +259,7 @@ func TestWhenTheNextPauseEnds(t *testing.T) {
 	if err != nil || next != now.Add(time.Hour) {
 		t.Error(next, err)
 	}
-	if c, err := Find(t.Context(), f.Store, "b"); err != nil || c.Now().Pause != nil {
+	if c, err := f.crons.Find(t.Context(), "b"); err != nil || c.Now().Pause != nil {
 		t.Error("paused after its end", err)
 	}
 }
@@ -400,7 +415,7 @@ func TestADecisionPutsTheNextOccurrence(t *testing.T) {
 		t.Errorf("without a next row: %+v", v)
 	}
 	f.rows.fails = nil
-	if err := Delete(t.Context(), f.Store, c); err != nil {
+	if err := f.crons.Delete(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	if v := f.Decide(t.Context(), []*task.Task{&first}); v[0].Skip != "the cron was deleted" {

@@ -206,7 +206,7 @@ func TestTheNewestNominalTimesAreFound(t *testing.T) {
 	for i, schedule := range []string{"* * * * * *", "@every 7s", "0 0 1 1 *", "0 0 29 2 *", "* * * 1 1 *", "*/5 * * * * *", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0"} {
 		spec := cron.Spec{Schedule: schedule, Start: inboundtest.Start}
 		c := &cron.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []cron.Revision{{Number: 1, From: inboundtest.Start, Spec: spec}}}
-		if err := cron.Put(f.Ctx, f.Store, c); err != nil {
+		if err := f.crons().Put(f.Ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestTheNewestNominalTimesAreFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := cron.Find(f.Ctx, f.Store, fmt.Sprint("c", i))
+		c, err := f.crons().Find(f.Ctx, fmt.Sprint("c", i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -29,78 +29,72 @@ const putFirstMax = task.EndedMin / 2
 // that was to store it is dead by then.
 const todoKeptMax = 24 * time.Hour
 
-// casTriesMax bounds how often a write is tried again because somebody else made one.
-const casTriesMax = 16
-
-// Save stores a cron in place of the version that it was read at, and puts its first occurrence;
-// store.ErrConflict if there is another version. Once the cron is stored, a process that finds the row in
-// KindTodo does what this one could not.
-func (f *Firing) Save(ctx context.Context, c *Cron) error {
-	todo, err := f.note(ctx, c)
-	if err != nil {
-		return err
+// Change changes a cron as control.Book.Set does, and puts its first occurrence if what fires is another. Before a change
+// is stored it is noted that there is something to be done for it: a process that finds the row in KindTodo does what
+// this one could not.
+func (f *Firing) Change(ctx context.Context, name string, edit func(c *Cron) (control.Do, error)) (*Cron, error) {
+	var noted *todo
+	c, err := f.crons.Set(ctx, name, func(c *Cron) (do control.Do, err error) {
+		before := uint64(0)
+		if c.Version > 0 {
+			before = c.Now().Number
+		}
+		if do, err = edit(c); err == nil && do == control.Store && c.Now().Number != before {
+			noted, err = f.note(ctx, c)
+		}
+		return do, err
+	})
+	if err != nil || noted == nil {
+		return c, err
 	}
-	if err := Put(ctx, f.Store, c); err != nil {
-		return err
-	}
-	if _, err := f.do(ctx, c, todo); err != nil {
+	if _, err := f.do(ctx, c, noted); err != nil {
 		f.Log.WarnContext(ctx, "the first occurrence of a cron is put later", slog.String("cron", c.Name), slog.Any("error", err))
 	}
-	return nil
+	return c, nil
 }
 
-// todoValue is the value of a row in KindTodo. The change is stored after the row, which stays until the
+// todo says that something is to be done for a change of a cron. The change is stored after the row, which stays until the
 // change is there and everything is done for it. A row of an earlier release has the zero value, and does not
 // wait.
-type todoValue struct {
-	Version uint64       `json:"version,omitempty"` // of the cron, with the change
-	Life    task.Instant `json:"life,omitempty"`    // when the cron was created: one of the same name may follow it
-	At      task.Instant `json:"at,omitempty"`
+type todo struct {
+	control.Meta `json:"-"`
+
+	Cron   string       `json:"-"`
+	Change uint64       `json:"version,omitempty"` // version of the cron with the change
+	Life   task.Instant `json:"life,omitempty"`    // when the cron was created: one of the same name may follow it
+	At     task.Instant `json:"at,omitempty"`
 	// Earlier says that something was still to be done for the cron as it was before the change, which may
 	// never be stored.
 	Earlier bool `json:"earlier,omitempty"`
 }
 
-// waits reports whether the change has not been stored yet.
-func (v *todoValue) waits(c *Cron) bool { return c.Created == v.Life && c.Version < v.Version }
-
-// note stores that something is to be done for a change of a cron that is stored next, and returns the row.
-// Each change has a version of its own, so that who has done it for an earlier change does not delete it.
-func (f *Firing) note(ctx context.Context, c *Cron) (row store.Control, err error) {
-	for range casTriesMax {
-		row, err = f.Store.Control(ctx, KindTodo, c.Name)
-		if errors.Is(err, store.ErrNotFound) {
-			row, err = store.Control{Kind: KindTodo, Name: c.Name}, nil
+// todoAsRows reads what cannot be read as the zero value.
+var todoAsRows = control.Kind[todo]{
+	Live: KindTodo, What: "what is to be done for cron", Name: func(t *todo) string { return t.Cron },
+	Read: func(name string, value []byte, t *todo) error {
+		if json.Unmarshal(value, t) != nil {
+			*t = todo{}
 		}
-		if err != nil {
-			break
-		}
-		v := todoValue{Version: c.Version + 1, Life: c.Created, At: f.Clock.Now()}
-		if before := todoOf(row); row.Version > 0 && before.Life == c.Created {
-			v.Version = max(v.Version, before.Version)
-			v.Earlier = before.Earlier || !before.waits(c)
-		}
-		if row.Value, err = json.Marshal(v); err != nil {
-			break
-		}
-		row.Version++
-		if err = f.Store.PutControl(ctx, row); err == nil || !errors.Is(err, store.ErrConflict) {
-			break
-		}
-	}
-	if err != nil {
-		return row, fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
-	}
-	return row, nil
+		t.Cron = name
+		return nil
+	},
 }
 
-// todoOf returns the value of a row; the zero value if it has none that can be read.
-func todoOf(row store.Control) todoValue {
-	var v todoValue
-	if json.Unmarshal(row.Value, &v) != nil {
-		return todoValue{}
-	}
-	return v
+// waits reports whether the change has not been stored yet.
+func (t *todo) waits(c *Cron) bool { return c.Created == t.Life && c.Version < t.Change }
+
+// note stores that something is to be done for a change of a cron that is stored next. Each change has a version of its
+// own, so that who has done it for an earlier change does not delete it.
+func (f *Firing) note(ctx context.Context, c *Cron) (*todo, error) {
+	return f.todos.Set(ctx, c.Name, func(t *todo) (control.Do, error) {
+		next := todo{Meta: t.Meta, Cron: c.Name, Change: c.Version + 1, Life: c.Created, At: f.Clock.Now()}
+		if t.Version > 0 && t.Life == c.Created {
+			next.Change = max(next.Change, t.Change)
+			next.Earlier = t.Earlier || !t.waits(c)
+		}
+		*t = next
+		return control.Store, nil
+	})
 }
 
 // Run does what is to be done for crons, until ctx ends.
@@ -123,13 +117,13 @@ func (f *Firing) Run(ctx context.Context) error {
 // doAll does what is to be done for all crons. It returns when the next pause ends by itself; zero: none
 // does.
 func (f *Firing) doAll(ctx context.Context) (next task.Instant, err error) {
-	rows, err := f.Store.Controls(ctx, KindTodo)
+	all, err := f.todos.All(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("read what is to be done for crons: %w", err)
+		return 0, err
 	}
 	var errs []error
-	for _, row := range rows {
-		again, err := f.doOne(ctx, row)
+	for _, t := range all {
+		again, err := f.doOne(ctx, t)
 		errs = append(errs, err)
 		if !again.IsZero() && (next.IsZero() || again < next) {
 			next = again
@@ -141,47 +135,42 @@ func (f *Firing) doAll(ctx context.Context) (next task.Instant, err error) {
 // doOne does what a row says for the cron as it is now. If the change that the row is for is not stored, the
 // row stays until that cannot be any more. It returns when the pause of the cron ends by itself; zero: there
 // is none that does.
-func (f *Firing) doOne(ctx context.Context, row store.Control) (again task.Instant, err error) {
-	v := todoOf(row)
-	isOld := f.Clock.Now().Sub(v.At) > todoKeptMax
-	c, err := Find(ctx, f.Store, row.Name)
+func (f *Firing) doOne(ctx context.Context, t *todo) (again task.Instant, err error) {
+	isOld := f.Clock.Now().Sub(t.At) > todoKeptMax
+	c, err := f.crons.Find(ctx, t.Cron)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && isOld:
-		return 0, f.done(ctx, row)
+		return 0, f.done(ctx, t)
 	case errors.Is(err, store.ErrNotFound):
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case !v.waits(c):
-		return f.do(ctx, c, row)
-	case !v.Earlier && isOld:
-		return 0, f.done(ctx, row)
-	case !v.Earlier:
+	case !t.waits(c):
+		return f.do(ctx, c, t)
+	case !t.Earlier && isOld:
+		return 0, f.done(ctx, t)
+	case !t.Earlier:
 		return 0, nil
 	}
-	again, err = f.catchUp(ctx, c, row.Version)
+	again, err = f.catchUp(ctx, c, t.Version)
 	if err != nil || !again.IsZero() {
 		return again, err
 	}
-	v.Earlier = false
-	if row.Value, err = json.Marshal(v); err != nil {
+	t.Earlier = false
+	if err := f.todos.Put(ctx, t); err != nil && !errors.Is(err, store.ErrConflict) {
 		return 0, err
-	}
-	row.Version++
-	if err := f.Store.PutControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
-		return 0, fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
 	}
 	return 0, nil
 }
 
 // do does what is to be done for a cron, and deletes the row that said so. It returns when the pause of the
 // cron ends by itself, up to which the row stays.
-func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) (again task.Instant, err error) {
-	again, err = f.catchUp(ctx, c, todo.Version)
+func (f *Firing) do(ctx context.Context, c *Cron, noted *todo) (again task.Instant, err error) {
+	again, err = f.catchUp(ctx, c, noted.Version)
 	if err != nil || !again.IsZero() {
 		return again, err
 	}
-	return 0, f.done(ctx, todo)
+	return 0, f.done(ctx, noted)
 }
 
 // catchUp puts the first occurrence of the newest revision. A pause that is over is ended before. It returns
@@ -202,7 +191,7 @@ func (f *Firing) catchUp(ctx context.Context, c *Cron, noted uint64) (again task
 			return 0, err
 		}
 		c.Updated, c.UpdatedBy = now, ""
-		switch err := Put(ctx, f.Store, c); {
+		switch err := f.crons.Put(ctx, c); {
 		case errors.Is(err, store.ErrConflict): // another server looks as punctually
 			return now.Add(todoEvery), nil
 		case err != nil:
@@ -261,10 +250,10 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron, revision int) error {
 }
 
 // done deletes the row that says that something is to be done.
-func (f *Firing) done(ctx context.Context, todo store.Control) error {
-	err := f.Store.DeleteControl(ctx, todo)
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("delete what is to be done for cron %s: %w", todo.Name, err)
+func (f *Firing) done(ctx context.Context, noted *todo) error {
+	err := f.todos.Delete(ctx, noted)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,6 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -36,13 +39,18 @@ type fixture struct {
 	cancelled []string
 }
 
-// Save stores the cron alone.
-func (f *fixture) Save(ctx context.Context, c *cron.Cron) error {
-	if f.before != nil {
-		f.before()
-	}
-	return cron.Put(ctx, f.Store, c)
+// Change stores the cron alone.
+func (f *fixture) Change(ctx context.Context, name string, edit func(c *cron.Cron) (control.Do, error)) (*cron.Cron, error) {
+	return f.crons().Set(ctx, name, func(c *cron.Cron) (control.Do, error) {
+		do, err := edit(c)
+		if f.before != nil && do == control.Store {
+			f.before()
+		}
+		return do, err
+	})
 }
+
+func (f *fixture) crons() *control.Book[cron.Cron] { return cron.NewBook(f.Store, clock.Real()) }
 
 // PutBackfill puts the task rows of a backfill.
 func (f *fixture) PutBackfill(ctx context.Context, c *cron.Cron, nominals []task.Instant) error {
@@ -309,34 +317,36 @@ func TestANameThatIsTaken(t *testing.T) {
 
 // A change that meets another one is made again on top of it, unless it is of one version.
 func TestChangesThatMeet(t *testing.T) {
-	f := newFixture(t)
-	f.set(nightly())
-	meet := func(times int) {
-		f.before = func() {
-			if times--; times < 0 {
-				return
-			}
-			c, err := cron.Find(f.Ctx, f.Store, "nightly")
-			if err == nil {
-				c.Now().Spec.FailuresMax++
-				err = cron.Put(f.Ctx, f.Store, c)
-			}
-			if err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.set(nightly())
+		meet := func(times int) {
+			f.before = func() {
+				if times--; times < 0 {
+					return
+				}
+				c, err := f.crons().Find(f.Ctx, "nightly")
+				if err == nil {
+					c.Now().Spec.FailuresMax++
+					err = f.crons().Put(f.Ctx, c)
+				}
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		}
-	}
-	meet(3)
-	paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"})
-	if err != nil || paused.Cron.FailuresMax != 3 || paused.Cron.Pause == nil {
-		t.Errorf("%v %v", paused, err)
-	}
-	meet(1)
-	_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = paused.Cron.Version, "@daily" })})
-	refused(t, err, kinesinv1.Reason_REASON_STALE_SEQ, "was changed meanwhile")
-	meet(1 << 30)
-	_, err = f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
-	refused(t, err, kinesinv1.Reason_REASON_UNAVAILABLE, "kept changing")
+		meet(3)
+		paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"})
+		if err != nil || paused.Cron.FailuresMax != 3 || paused.Cron.Pause == nil {
+			t.Errorf("%v %v", paused, err)
+		}
+		meet(1)
+		_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = paused.Cron.Version, "@daily" })})
+		refused(t, err, kinesinv1.Reason_REASON_STALE_SEQ, "was changed meanwhile")
+		meet(1 << 30)
+		_, err = f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
+		refused(t, err, kinesinv1.Reason_REASON_UNAVAILABLE, "kept changing")
+	})
 }
 
 func TestPausesThatAreRefused(t *testing.T) {
@@ -392,7 +402,7 @@ func TestAListIsBounded(t *testing.T) {
 	spec := cron.Spec{Schedule: "DTSTART:20240101T000000 FREQ=YEARLY;BYMONTHDAY=" + strings.Repeat("01,", 300) + "1", Collection: strings.Repeat("x", 128)}
 	for i := range 6000 {
 		c := &cron.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []cron.Revision{{Number: 1, Pause: &cron.Pause{Reason: "x"}, Spec: spec}}}
-		if err := cron.Put(f.Ctx, f.Store, c); err != nil {
+		if err := f.crons().Put(f.Ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}

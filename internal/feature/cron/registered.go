@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -50,7 +51,7 @@ func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Regist
 	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
 		_, _, err := s.specOfRegistered(r.Crons[name], &r.Lambda)
 		if err == nil {
-			c, findErr := Find(ctx, s.Store, name)
+			c, findErr := s.crons.Find(ctx, name)
 			if err = findErr; errors.Is(findErr, store.ErrNotFound) {
 				err = nil
 			} else if findErr == nil {
@@ -107,84 +108,52 @@ func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, asked *k
 	if err != nil {
 		return err
 	}
-	for range casTriesMax {
-		err := s.tryMake(ctx, l, asked.Name, spec, schedule)
-		if !errors.Is(err, store.ErrConflict) {
-			return err
+	c, err := s.change(ctx, asked.Name, func(c *Cron) (control.Do, error) {
+		switch {
+		case c.Version == 0:
+			if err := s.checkFires(spec, schedule); err != nil {
+				return control.Keep, err
+			}
+			*c = *s.newCron(asked.Name, spec, l, registeredBy)
+		case mayTake(c, l) != nil:
+			return control.Keep, mayTake(c, l)
+		case !isSame(c, spec, l): // else nothing else fires; it is written all the same: see catalog.CheckCurrent
+			if err := s.checkFires(spec, schedule); err != nil {
+				return control.Keep, err
+			}
+			now := s.Clock.Now()
+			if err := c.Change(*spec, now); err != nil {
+				return control.Keep, err
+			}
+			c.Updated, c.UpdatedBy = now, registeredBy
 		}
+		c.Registered = true
+		return control.Store, s.Lambdas.CheckCurrent(ctx, l)
+	})
+	if err == nil {
+		s.cancelOccurrences(ctx, c, replacedOf(c))
 	}
-	return errBusy
-}
-
-func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *Spec, schedule *cronspec.Schedule) error {
-	c, err := Find(ctx, s.Store, name)
-	save := s.Keeper.Save
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		if err := s.checkFires(spec, schedule); err != nil {
-			return err
-		}
-		c = s.newCron(name, spec, l, registeredBy)
-	case err != nil:
-		return err
-	default:
-		if err := mayTake(c, l); err != nil {
-			return err
-		}
-		if isSame(c, spec, l) { // nothing else fires; it is written all the same: see catalog.CheckCurrent
-			save = func(ctx context.Context, c *Cron) error { return Put(ctx, s.Store, c) }
-			break
-		}
-		if err := s.checkFires(spec, schedule); err != nil {
-			return err
-		}
-		now := s.Clock.Now()
-		if err := c.Change(*spec, now); err != nil {
-			return err
-		}
-		c.Updated, c.UpdatedBy = now, registeredBy
-	}
-	if err := s.Lambdas.CheckCurrent(ctx, l); err != nil {
-		return err
-	}
-	c.Registered = true
-	if err := save(ctx, c); err != nil {
-		return err
-	}
-	s.cancelOccurrences(ctx, c, replacedOf(c))
-	return nil
+	return err
 }
 
 // removeRegistered deletes a cron unless it is none of the lambda's registration any more.
 func (s *Service) removeRegistered(ctx context.Context, l *catalog.Entry, name string) error {
-	for range casTriesMax {
-		c, err := Find(ctx, s.Store, name)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return nil
-		case err != nil:
-			return err
-		case !c.Registered || c.Ref != l.Ref:
-			return nil
+	removed := false
+	c, err := s.change(ctx, name, func(c *Cron) (control.Do, error) {
+		if removed = c.Registered && c.Ref == l.Ref; !removed {
+			return control.Keep, nil
 		}
-		if err := s.Lambdas.CheckCurrent(ctx, l); err != nil {
-			return err
-		}
-		err = Delete(ctx, s.Store, c)
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err == nil {
-			s.cancelNext(ctx, c)
-		}
-		return err
+		return control.Remove, s.Lambdas.CheckCurrent(ctx, l)
+	})
+	if err == nil && removed {
+		s.cancelNext(ctx, c)
 	}
-	return errBusy
+	return err
 }
 
 // CronsOf names the crons of a lambda.
 func (s *Service) CronsOf(ctx context.Context, l *catalog.Entry) ([]string, error) {
-	all, err := All(ctx, s.Store)
+	all, err := s.crons.All(ctx)
 	var names []string
 	for _, c := range all {
 		if c.Ref == l.Ref {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -23,6 +24,9 @@ const (
 
 // manualRuns is the stored form.
 type manualRuns struct {
+	control.Meta `json:"-"`
+
+	Cron string       `json:"-"`
 	Life task.Instant `json:"life"` // when the cron was created
 	Runs []manualRun  `json:"runs"` // the newest first
 }
@@ -33,57 +37,62 @@ type manualRun struct {
 	ID       string       `json:"id"` // of the task
 }
 
-// manual reads what RunCron has scheduled for a cron.
-func (s *Service) manual(ctx context.Context, c *Cron) (row store.Control, kept manualRuns, err error) {
-	row, err = s.Store.Control(ctx, kindRuns, c.Name)
-	if errors.Is(err, store.ErrNotFound) {
-		row, err = store.Control{Kind: kindRuns, Name: c.Name}, nil
+// runsAsRows reads what cannot be read as no runs.
+var runsAsRows = control.Kind[manualRuns]{
+	Live: kindRuns, What: "runs of cron", Name: func(r *manualRuns) string { return r.Cron },
+	Read: func(name string, value []byte, r *manualRuns) error {
+		if json.Unmarshal(value, r) != nil {
+			*r = manualRuns{}
+		}
+		r.Cron = name
+		return nil
+	},
+}
+
+// of leaves out the runs of a cron of the same name that was deleted.
+func (r *manualRuns) of(c *Cron) *manualRuns {
+	if r.Life != c.Created {
+		*r = manualRuns{Meta: r.Meta, Cron: c.Name, Life: c.Created}
 	}
-	if err != nil || len(row.Value) == 0 || json.Unmarshal(row.Value, &kept) != nil || kept.Life != c.Created {
-		kept = manualRuns{Life: c.Created} // of a cron of the same name that was deleted
-	}
-	return row, kept, err
+	return r
 }
 
 // noteRun remembers a task that RunCron has scheduled, once also if the call is made again.
 func (s *Service) noteRun(ctx context.Context, c *Cron, run manualRun) error {
-	for range casTriesMax {
-		row, kept, err := s.manual(ctx, c)
-		if err != nil {
-			return err
-		}
+	_, err := s.runs.Set(ctx, c.Name, func(kept *manualRuns) (control.Do, error) {
+		kept.of(c)
 		if slices.ContainsFunc(kept.Runs, func(known manualRun) bool { return known.ID == run.ID }) {
-			return nil
+			return control.Keep, nil
 		}
 		kept.Runs = append(kept.Runs, run)
 		slices.SortStableFunc(kept.Runs, func(a, b manualRun) int { return cmp.Compare(b.At, a.At) })
 		kept.Runs = kept.Runs[:min(len(kept.Runs), runsKeptMax)]
-		if row.Value, err = json.Marshal(kept); err != nil {
-			return err
-		}
-		row.Version++
-		if err := s.Store.PutControl(ctx, row); !errors.Is(err, store.ErrConflict) {
-			return err
-		}
+		return control.Store, nil
+	})
+	if errors.Is(err, store.ErrConflict) {
+		err = errBusy
 	}
-	return errBusy
+	return err
 }
 
 // forgetRuns deletes what is remembered of the runs of a cron that was deleted. A row that stays is of another life than
 // any later cron.
 func (s *Service) forgetRuns(ctx context.Context, c *Cron) {
-	if row, _, err := s.manual(ctx, c); err == nil && row.Version > 0 {
-		_ = s.Store.DeleteControl(ctx, row) // see above
+	if kept, err := s.runs.Find(ctx, c.Name); err == nil {
+		_ = s.runs.Delete(ctx, kept) // see above
 	}
 }
 
 // withRuns adds what RunCron has scheduled to a history, by when that was.
 func (s *Service) withRuns(ctx context.Context, c *Cron, history []*kinesinv1.CronOccurrence, from, to task.Instant, limit int) ([]*kinesinv1.CronOccurrence, error) {
-	_, kept, err := s.manual(ctx, c)
+	kept, err := s.runs.Find(ctx, c.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return history, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	made := slices.DeleteFunc(kept.Runs, func(r manualRun) bool { return r.At < from || r.At > to })
+	made := slices.DeleteFunc(kept.of(c).Runs, func(r manualRun) bool { return r.At < from || r.At > to })
 	made = made[:min(len(made), limit)]
 	if len(made) == 0 {
 		return history, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -21,9 +22,8 @@ const (
 
 // Keeper stores crons so that they fire.
 type Keeper interface {
-	// Save stores a cron in place of the version that it was read at, and puts its first occurrence;
-	// store.ErrConflict says that there is another version.
-	Save(ctx context.Context, c *Cron) error
+	// Change changes a cron as control.Book.Set does, and puts its first occurrence.
+	Change(ctx context.Context, name string, edit func(c *Cron) (control.Do, error)) (*Cron, error)
 	// PutBackfill puts occurrences for nominal times that have passed, due now, unless they are there.
 	PutBackfill(ctx context.Context, c *Cron, nominals []task.Instant) error
 }
@@ -72,13 +72,17 @@ type ServiceConfig struct {
 type Service struct {
 	ServiceConfig
 
+	crons    *control.Book[Cron]
+	runs     *control.Book[manualRuns]
 	counting chan struct{}
 	created  atomic.Int64 // when the last cron was created, in microseconds
 }
 
 // NewService returns a Service.
 func NewService(c ServiceConfig) *Service {
-	return &Service{ServiceConfig: c, counting: make(chan struct{}, countsMax)}
+	return &Service{
+		ServiceConfig: c, crons: NewBook(c.Store, c.Clock), runs: control.NewBook(c.Store, runsAsRows, c.Clock), counting: make(chan struct{}, countsMax),
+	}
 }
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the cron kept changing; try again")
@@ -91,9 +95,18 @@ func (s *Service) find(ctx context.Context, name string) (*Cron, error) {
 	if task.CheckName("cron", name) != nil {
 		return nil, noCron(name)
 	}
-	c, err := Find(ctx, s.Store, name)
+	c, err := s.crons.Find(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noCron(name)
+	}
+	return c, err
+}
+
+// change changes a cron, which has version 0 if it is not there.
+func (s *Service) change(ctx context.Context, name string, edit func(c *Cron) (control.Do, error)) (*Cron, error) {
+	c, err := s.Keeper.Change(ctx, name, edit)
+	if errors.Is(err, store.ErrConflict) {
+		err = errBusy
 	}
 	return c, err
 }

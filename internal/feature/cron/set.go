@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -34,56 +33,42 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 			return nil, err
 		}
 	}
-	for range casTriesMax {
-		c, err := Find(ctx, s.Store, asked.Name)
-		isNew := errors.Is(err, store.ErrNotFound)
+	duplicate := false
+	c, err := s.change(ctx, asked.Name, func(c *Cron) (control.Do, error) {
+		isNew := c.Version == 0
 		switch {
 		case isNew && asked.Version > 0:
-			return nil, noCron(asked.Name)
+			return control.Keep, noCron(asked.Name)
 		case isNew:
-			c = s.newCron(asked.Name, spec, l, access.From(ctx).Name)
+			*c = *s.newCron(asked.Name, spec, l, access.From(ctx).Name)
 			c.ManagedBy = asked.ManagedBy
 			if s.Traced != nil {
 				c.Traceparent = s.Traced(ctx)
 			}
-		case err != nil:
-			return nil, err
 		case isSame(c, spec, l) && c.ManagedBy == asked.ManagedBy: // also a call that is made again
-			return s.answer(c, true)
+			duplicate = true
+			return control.Keep, nil
 		case s.isRegistered(c):
-			return nil, registered(c)
+			return control.Keep, registered(c)
 		case isSame(c, spec, l) && asked.Version == c.Version:
-			// Nothing else fires, so that there is no first occurrence to put.
 			c.ManagedBy = asked.ManagedBy
-			if r.DryRun {
-				return s.answer(c, false)
-			}
-			if err := Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
-				if err != nil {
-					return nil, err
-				}
-				return s.answer(c, false)
-			}
-			continue
 		default:
-			if err := s.change(ctx, c, asked, spec, l); err != nil {
-				return nil, err
+			if err := s.give(ctx, c, asked, spec, l); err != nil {
+				return control.Keep, err
 			}
 		}
 		if r.DryRun {
-			return s.answer(c, false)
+			return control.Keep, nil
 		}
-		err = s.Keeper.Save(ctx, c)
-		switch {
-		case errors.Is(err, store.ErrConflict):
-			continue
-		case err != nil:
-			return nil, err
-		}
-		s.cancelOccurrences(ctx, c, replacedOf(c))
-		return s.answer(c, false)
+		return control.Store, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, errBusy
+	if !duplicate && !r.DryRun {
+		s.cancelOccurrences(ctx, c, replacedOf(c))
+	}
+	return s.answer(c, duplicate)
 }
 
 func (s *Service) answer(c *Cron, duplicate bool) (*kinesinv1.SetCronResponse, error) {
@@ -119,8 +104,8 @@ func settingsOf(s *Spec) map[string]json.RawMessage {
 	return settings
 }
 
-// change gives a cron other settings.
-func (s *Service) change(ctx context.Context, c *Cron, asked *kinesinv1.Cron, spec *Spec, l *catalog.Entry) error {
+// give gives a cron other settings.
+func (s *Service) give(ctx context.Context, c *Cron, asked *kinesinv1.Cron, spec *Spec, l *catalog.Entry) error {
 	version := asked.Version
 	switch {
 	case version == 0 && c.Ref != l.Ref:
