@@ -28,29 +28,10 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 	if payload == nil {
 		payload = t.Payload
 	}
-	policy, id := l.PolicyFor(t), t.ID
-	c := &kinesinv1.Claimed{
-		Task:        id[:],
-		Id:          s.Sealer.SealTask(t),
-		Lambda:      l.Name,
-		Collection:  t.Collection,
-		Key:         t.Key,
-		Attempt:     t.Attempt,
-		Failures:    t.Failures,
-		MaxAttempts: policy.MaxAttempts,
-		WorkerLost:  t.Lost,
-		Due:         int64(t.Due),
-		Hold:        int64(t.HeldUntil()),
-		Created:     int64(t.Created),
-		Timeout:     policy.Timeout.Microseconds(),
-		Payload:     payload,
-		Blob:        api.WireBlob(t.Blob),
-		Traceparent: s.traceparent(t),
-		Tags:        task.TagValues(t.Tags),
-		Prompt:      s.isAwaited(t),
-		Occurrence:  api.WireOccurrence(t.Occurrence),
-		Member:      api.WireMember(t.Member),
-		Group:       api.WireGroupEnd(t.GroupEnd),
+	c := api.WireClaimed(t, l.PolicyFor(t))
+	c.Id, c.Lambda, c.Payload, c.Prompt = s.Sealer.SealTask(t), l.Name, payload, s.isAwaited(t)
+	if s.Traceparent != nil {
+		c.Traceparent = s.Traceparent(t)
 	}
 	if t.Chain != nil {
 		c.Parent, c.Chain = parent, s.Sealer.Seal(t.RootLink().Token())
@@ -59,14 +40,6 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 		c.Priority = l.Priorities[p]
 	}
 	return c
-}
-
-// traceparent returns the trace context for the handler of a claimed task.
-func (s *Service) traceparent(t *task.Task) string {
-	if s.Traceparent == nil {
-		return t.Traceparent
-	}
-	return s.Traceparent(t)
 }
 
 // isAwaited reports whether something waits for the end of a task: tasks behind a limit, a group, or what

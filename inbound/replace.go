@@ -48,8 +48,7 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 		}
 		next, _, err = t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), l.PolicyFor(t))
 		setPriority(&next, l, want.Partition.Priority)
-		next.Overrides, next.Tags, next.Traceparent, next.StartBefore = want.Overrides, want.Tags, want.Traceparent, want.StartBefore
-		next.Blob, next.Request = want.Blob, want.Request
+		next.SetAsked(want)
 		return next, nonNil(c.Item.Payload), err
 	})
 	if errors.Is(err, api.ErrNotFound) {

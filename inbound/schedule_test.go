@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/intake"
@@ -58,12 +59,12 @@ func TestRefusals(t *testing.T) {
 		{"due at the end of time", func(i *item) { i.Delay, i.Due = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
 		{name: "priority", change: func(i *item) { i.Priority = "high" }},
 		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high, normal, low"}},
-		{name: "longest key", change: func(i *item) { i.Key = most(intake.KeyBytesMax) }},
-		{"key too long", func(i *item) { i.Key = most(intake.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
+		{name: "longest key", change: func(i *item) { i.Key = most(api.KeyBytesMax) }},
+		{"key too long", func(i *item) { i.Key = most(api.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
 		{"key with a control character", func(i *item) { i.Key = "a\x00b" }, isInvalid, []string{"without control characters"}},
 		{"key that is no text", func(i *item) { i.Key = "\xff" }, isInvalid, []string{"UTF-8"}},
-		{name: "longest collection", change: func(i *item) { i.Collection = most(intake.CollectionBytesMax) }},
-		{"collection too long", func(i *item) { i.Collection = most(intake.CollectionBytesMax + 1) }, isInvalid, []string{"collection of 129 bytes", "at most 128"}},
+		{name: "longest collection", change: func(i *item) { i.Collection = most(api.CollectionBytesMax) }},
+		{"collection too long", func(i *item) { i.Collection = most(api.CollectionBytesMax + 1) }, isInvalid, []string{"collection of 129 bytes", "at most 128"}},
 		{"collection with a line break", func(i *item) { i.Collection = "a\nb" }, isInvalid, []string{"control"}},
 		{name: "largest payload", change: func(i *item) { i.Payload = make([]byte, payload) }},
 		{"payload too large", func(i *item) { i.Payload = make([]byte, payload+1) }, isTooLarge, []string{"4097", "at most 4096"}},

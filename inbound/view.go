@@ -11,21 +11,8 @@ const deletedLambda = "(deleted)"
 
 // view returns a task as users see it, without its payload and its result.
 func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
-	v := &kinesinv1.Task{
-		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
-		Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
-		Due: int64(t.PlannedDue()), Created: int64(t.Created), Enqueued: int64(t.Enqueued),
-		Started: int64(t.FirstStarted), Ended: int64(t.Ended), Next: int64(t.Wake),
-		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
-		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
-		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBefore: int64(t.StartBefore),
-		ResultBytes: int64(len(t.Result)), Occurrence: api.WireOccurrence(t.Occurrence),
-		Member: api.WireMember(t.Member), Group: api.WireGroupEnd(t.GroupEnd),
-		Timeout: t.Overrides.Timeout.Microseconds(), BackoffMin: t.Overrides.BackoffMin.Microseconds(), BackoffMax: t.Overrides.BackoffMax.Microseconds(),
-	}
-	if t.Blob != nil {
-		v.PayloadBytes = t.Blob.Bytes
-	}
+	v := api.WireTask(t)
+	v.Id, v.Lambda, v.Worker = in.Sealer.SealTask(t), deletedLambda, workerOf(t)
 	switch {
 	case t.State.IsRunning():
 		v.Next = 0 // its worker's lease decides, wherever the wake-up is

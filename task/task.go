@@ -212,5 +212,12 @@ type Overrides struct {
 	BackoffMax  time.Duration
 }
 
+// SetAsked gives the task what the call asked for that made another one, which is to replace it, but for its place, its
+// due time and a payload of its row.
+func (t *Task) SetAsked(want *Task) {
+	t.Overrides, t.Tags, t.Traceparent, t.StartBefore = want.Overrides, want.Tags, want.Traceparent, want.StartBefore
+	t.Blob, t.Request = want.Blob, want.Request
+}
+
 // PayloadStoredApart reports whether the payload is in a payload row.
 func (t *Task) PayloadStoredApart() bool { return t.PayloadSize > 0 && t.Payload == nil }

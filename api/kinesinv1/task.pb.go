@@ -1198,6 +1198,341 @@ func (x *Task) GetBackoffMax() int64 {
 	return 0
 }
 
+// Claimed is one claimed task.
+type Claimed struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`                                   // names the attempt: the 16 bytes of its task
+	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                       // public id
+	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`                               // whose task it is
+	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`                           // one of the lambda's
+	Collection  string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`                       // label for a subset of the lambda's tasks; empty: none
+	Key         string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`                                     // idempotency key; empty: none
+	Attempt     uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`                            // fencing number
+	Failures    uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`                          // earlier attempts that count against max_attempts
+	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and it is dead
+	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`   // earlier attempts whose worker was lost; not counted in failures
+	// when it was to start
+	Due int64 `protobuf:"varint,11,opt,name=due,proto3" json:"due,omitempty"`
+	// when it was scheduled
+	Created int64 `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
+	Timeout int64 `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
+	// for the handler; empty: nothing, or see blob
+	Payload []byte `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
+	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
+	Hold        int64             `protobuf:"varint,15,opt,name=hold,proto3" json:"hold,omitempty"`
+	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context for the handler; empty: none
+	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
+	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"`                                                                           // instead of payload
+	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
+	Prompt        bool         `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Occurrence    *Occurrence  `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
+	Parent        *Parent      `protobuf:"bytes,40,opt,name=parent,proto3" json:"parent,omitempty"`         // absent: the task follows no other
+	Chain         string       `protobuf:"bytes,41,opt,name=chain,proto3" json:"chain,omitempty"`           // id of the chain; empty: it is in none
+	Member        *GroupMember `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
+	Group         *GroupEnd    `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claimed) Reset() {
+	*x = Claimed{}
+	mi := &file_kinesin_v1_task_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claimed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claimed) ProtoMessage() {}
+
+func (x *Claimed) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_task_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
+func (*Claimed) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Claimed) GetTask() []byte {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *Claimed) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Claimed) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Claimed) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *Claimed) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *Claimed) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Claimed) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Claimed) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Claimed) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *Claimed) GetWorkerLost() uint32 {
+	if x != nil {
+		return x.WorkerLost
+	}
+	return 0
+}
+
+func (x *Claimed) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *Claimed) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Claimed) GetTimeout() int64 {
+	if x != nil {
+		return x.Timeout
+	}
+	return 0
+}
+
+func (x *Claimed) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Claimed) GetHold() int64 {
+	if x != nil {
+		return x.Hold
+	}
+	return 0
+}
+
+func (x *Claimed) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Claimed) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Claimed) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+func (x *Claimed) GetPrompt() bool {
+	if x != nil {
+		return x.Prompt
+	}
+	return false
+}
+
+func (x *Claimed) GetOccurrence() *Occurrence {
+	if x != nil {
+		return x.Occurrence
+	}
+	return nil
+}
+
+func (x *Claimed) GetParent() *Parent {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *Claimed) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *Claimed) GetMember() *GroupMember {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Claimed) GetGroup() *GroupEnd {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+// Parent is the task before a follow-up, as it ended.
+type Parent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`             // of the task before
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`       // in which it ended
+	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`     // of a success
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
+	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
+	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
+	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`     // whose task it is
+	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`           // its idempotency key; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parent) Reset() {
+	*x = Parent{}
+	mi := &file_kinesin_v1_task_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parent) ProtoMessage() {}
+
+func (x *Parent) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_task_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
+func (*Parent) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Parent) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Parent) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Parent) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Parent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Parent) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Parent) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *Parent) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Parent) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // Occurrence says which occurrence of a cron a task is.
 type Occurrence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1212,7 +1547,7 @@ type Occurrence struct {
 
 func (x *Occurrence) Reset() {
 	*x = Occurrence{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[9]
+	mi := &file_kinesin_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1559,7 @@ func (x *Occurrence) String() string {
 func (*Occurrence) ProtoMessage() {}
 
 func (x *Occurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[9]
+	mi := &file_kinesin_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1572,7 @@ func (x *Occurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Occurrence.ProtoReflect.Descriptor instead.
 func (*Occurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Occurrence) GetCron() string {
@@ -1288,7 +1623,7 @@ type WaitsFor struct {
 
 func (x *WaitsFor) Reset() {
 	*x = WaitsFor{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[10]
+	mi := &file_kinesin_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1635,7 @@ func (x *WaitsFor) String() string {
 func (*WaitsFor) ProtoMessage() {}
 
 func (x *WaitsFor) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[10]
+	mi := &file_kinesin_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1648,7 @@ func (x *WaitsFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitsFor.ProtoReflect.Descriptor instead.
 func (*WaitsFor) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitsFor) GetReason() string {
@@ -1355,7 +1690,7 @@ type TaskKey struct {
 
 func (x *TaskKey) Reset() {
 	*x = TaskKey{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[11]
+	mi := &file_kinesin_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1702,7 @@ func (x *TaskKey) String() string {
 func (*TaskKey) ProtoMessage() {}
 
 func (x *TaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[11]
+	mi := &file_kinesin_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1715,7 @@ func (x *TaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
 func (*TaskKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskKey) GetLambda() string {
@@ -1408,7 +1743,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[12]
+	mi := &file_kinesin_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1755,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[12]
+	mi := &file_kinesin_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1768,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -1467,7 +1802,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[13]
+	mi := &file_kinesin_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1814,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[13]
+	mi := &file_kinesin_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1827,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -1518,7 +1853,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[14]
+	mi := &file_kinesin_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1865,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[14]
+	mi := &file_kinesin_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1878,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -1563,7 +1898,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[15]
+	mi := &file_kinesin_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1910,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[15]
+	mi := &file_kinesin_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1923,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1616,7 +1951,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[16]
+	mi := &file_kinesin_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1963,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[16]
+	mi := &file_kinesin_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1976,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1677,7 +2012,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[17]
+	mi := &file_kinesin_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +2024,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[17]
+	mi := &file_kinesin_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +2037,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -1738,7 +2073,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[18]
+	mi := &file_kinesin_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +2085,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[18]
+	mi := &file_kinesin_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +2098,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -1798,7 +2133,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[19]
+	mi := &file_kinesin_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2145,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[19]
+	mi := &file_kinesin_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2158,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupMember) GetGroup() string {
@@ -1854,7 +2189,7 @@ type GroupEnd struct {
 
 func (x *GroupEnd) Reset() {
 	*x = GroupEnd{}
-	mi := &file_kinesin_v1_task_proto_msgTypes[20]
+	mi := &file_kinesin_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2201,7 @@ func (x *GroupEnd) String() string {
 func (*GroupEnd) ProtoMessage() {}
 
 func (x *GroupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_task_proto_msgTypes[20]
+	mi := &file_kinesin_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2214,7 @@ func (x *GroupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnd.ProtoReflect.Descriptor instead.
 func (*GroupEnd) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GroupEnd) GetGroup() string {
@@ -2044,7 +2379,50 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"backoffMax\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcc\x06\n" +
+	"\aClaimed\x12\x18\n" +
+	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x05 \x01(\tR\n" +
+	"collection\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
+	"\bfailures\x18\b \x01(\rR\bfailures\x12!\n" +
+	"\fmax_attempts\x18\t \x01(\rR\vmaxAttempts\x12\x1f\n" +
+	"\vworker_lost\x18\n" +
+	" \x01(\rR\n" +
+	"workerLost\x12\x16\n" +
+	"\x03due\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1e\n" +
+	"\acreated\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
+	"\atimeout\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12\x1e\n" +
+	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1c\n" +
+	"\x04hold\x18\x0f \x01(\x03B\b\xc0\xf3\x18\x02\x80\xf4\x18\x01R\x04hold\x12 \n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
+	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
+	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
+	"\x06prompt\x18\x14 \x01(\bR\x06prompt\x126\n" +
+	"\n" +
+	"occurrence\x18\x15 \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
+	"occurrence\x12*\n" +
+	"\x06parent\x18( \x01(\v2\x12.kinesin.v1.ParentR\x06parent\x12\x14\n" +
+	"\x05chain\x18) \x01(\tR\x05chain\x12/\n" +
+	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
+	"\x06Parent\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
+	"\x06result\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12/\n" +
+	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
+	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
+	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"\x9c\x01\n" +
 	"\n" +
 	"Occurrence\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1a\n" +
@@ -2134,7 +2512,7 @@ func file_kinesin_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_kinesin_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_kinesin_v1_task_proto_goTypes = []any{
 	(Reason)(0),              // 0: kinesin.v1.Reason
 	(*Problem)(nil),          // 1: kinesin.v1.Problem
@@ -2146,25 +2524,28 @@ var file_kinesin_v1_task_proto_goTypes = []any{
 	(*ScheduleResponse)(nil), // 7: kinesin.v1.ScheduleResponse
 	(*Attempt)(nil),          // 8: kinesin.v1.Attempt
 	(*Task)(nil),             // 9: kinesin.v1.Task
-	(*Occurrence)(nil),       // 10: kinesin.v1.Occurrence
-	(*WaitsFor)(nil),         // 11: kinesin.v1.WaitsFor
-	(*TaskKey)(nil),          // 12: kinesin.v1.TaskKey
-	(*GetRequest)(nil),       // 13: kinesin.v1.GetRequest
-	(*GetResult)(nil),        // 14: kinesin.v1.GetResult
-	(*GetResponse)(nil),      // 15: kinesin.v1.GetResponse
-	(*ListResponse)(nil),     // 16: kinesin.v1.ListResponse
-	(*WaitRequest)(nil),      // 17: kinesin.v1.WaitRequest
-	(*BufferedTask)(nil),     // 18: kinesin.v1.BufferedTask
-	(*Envelope)(nil),         // 19: kinesin.v1.Envelope
-	(*GroupMember)(nil),      // 20: kinesin.v1.GroupMember
-	(*GroupEnd)(nil),         // 21: kinesin.v1.GroupEnd
-	nil,                      // 22: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                      // 23: kinesin.v1.Task.TagsEntry
-	nil,                      // 24: kinesin.v1.GroupEnd.EndedEntry
+	(*Claimed)(nil),          // 10: kinesin.v1.Claimed
+	(*Parent)(nil),           // 11: kinesin.v1.Parent
+	(*Occurrence)(nil),       // 12: kinesin.v1.Occurrence
+	(*WaitsFor)(nil),         // 13: kinesin.v1.WaitsFor
+	(*TaskKey)(nil),          // 14: kinesin.v1.TaskKey
+	(*GetRequest)(nil),       // 15: kinesin.v1.GetRequest
+	(*GetResult)(nil),        // 16: kinesin.v1.GetResult
+	(*GetResponse)(nil),      // 17: kinesin.v1.GetResponse
+	(*ListResponse)(nil),     // 18: kinesin.v1.ListResponse
+	(*WaitRequest)(nil),      // 19: kinesin.v1.WaitRequest
+	(*BufferedTask)(nil),     // 20: kinesin.v1.BufferedTask
+	(*Envelope)(nil),         // 21: kinesin.v1.Envelope
+	(*GroupMember)(nil),      // 22: kinesin.v1.GroupMember
+	(*GroupEnd)(nil),         // 23: kinesin.v1.GroupEnd
+	nil,                      // 24: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                      // 25: kinesin.v1.Task.TagsEntry
+	nil,                      // 26: kinesin.v1.Claimed.TagsEntry
+	nil,                      // 27: kinesin.v1.GroupEnd.EndedEntry
 }
 var file_kinesin_v1_task_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	22, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	24, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,  // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,  // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
 	3,  // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
@@ -2173,27 +2554,34 @@ var file_kinesin_v1_task_proto_depIdxs = []int32{
 	1,  // 7: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	6,  // 8: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	8,  // 9: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	23, // 10: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	25, // 10: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,  // 11: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
-	11, // 12: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
-	10, // 13: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
+	13, // 12: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
+	12, // 13: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
 	4,  // 14: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
-	20, // 15: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
-	21, // 16: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
-	12, // 17: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	9,  // 18: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,  // 19: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	14, // 20: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	9,  // 21: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	12, // 22: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	3,  // 23: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	18, // 24: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	24, // 25: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	22, // 15: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
+	23, // 16: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
+	26, // 17: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,  // 18: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	12, // 19: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	11, // 20: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
+	22, // 21: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
+	23, // 22: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
+	8,  // 23: kinesin.v1.Parent.attempts:type_name -> kinesin.v1.Attempt
+	14, // 24: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	9,  // 25: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,  // 26: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	16, // 27: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	9,  // 28: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	14, // 29: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	3,  // 30: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	20, // 31: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	27, // 32: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_task_proto_init() }
@@ -2208,7 +2596,7 @@ func file_kinesin_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_task_proto_rawDesc), len(file_kinesin_v1_task_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,107 +82,6 @@ func (x *Followups) GetFinally() []*ScheduleItem {
 	return nil
 }
 
-// Parent is the task before a follow-up, as it ended.
-type Parent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`             // of the task before
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`       // in which it ended
-	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`     // of a success
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
-	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
-	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
-	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`     // whose task it is
-	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`           // its idempotency key; empty: none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Parent) Reset() {
-	*x = Parent{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Parent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Parent) ProtoMessage() {}
-
-func (x *Parent) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
-func (*Parent) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Parent) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Parent) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Parent) GetResult() []byte {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
-func (x *Parent) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
-}
-
-func (x *Parent) GetAttempts() []*Attempt {
-	if x != nil {
-		return x.Attempts
-	}
-	return nil
-}
-
-func (x *Parent) GetEdge() string {
-	if x != nil {
-		return x.Edge
-	}
-	return ""
-}
-
-func (x *Parent) GetLambda() string {
-	if x != nil {
-		return x.Lambda
-	}
-	return ""
-}
-
-func (x *Parent) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
 // SlotGroup is a pool of executors that takes tasks of any of its lambdas.
 type SlotGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -194,7 +93,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[2]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +105,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[2]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +118,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -251,7 +150,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[3]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +162,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[3]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +175,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -340,7 +239,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[4]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +251,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[4]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +264,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -404,7 +303,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[5]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +315,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[5]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +328,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -485,7 +384,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[6]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +396,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[6]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +409,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Held) GetTask() []byte {
@@ -539,7 +438,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[7]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +450,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[7]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +463,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Hello) GetWorker() string {
@@ -607,7 +506,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[8]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +518,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[8]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +531,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -673,7 +572,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[9]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +584,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[9]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +597,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetTask() []byte {
@@ -770,7 +669,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[10]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +681,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[10]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +694,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Started) GetTask() []byte {
@@ -831,7 +730,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[11]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +742,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[11]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +755,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -887,240 +786,6 @@ func (x *WorkRequest) GetDrain() bool {
 	return false
 }
 
-// Claimed is one claimed task.
-type Claimed struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Task        []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`                                   // names the attempt: the 16 bytes of its task
-	Id          string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                       // public id
-	Lambda      string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`                               // whose task it is
-	Priority    string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`                           // one of the lambda's
-	Collection  string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`                       // label for a subset of the lambda's tasks; empty: none
-	Key         string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`                                     // idempotency key; empty: none
-	Attempt     uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`                            // fencing number
-	Failures    uint32                 `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"`                          // earlier attempts that count against max_attempts
-	MaxAttempts uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // so many failures, and it is dead
-	WorkerLost  uint32                 `protobuf:"varint,10,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"`   // earlier attempts whose worker was lost; not counted in failures
-	// when it was to start
-	Due int64 `protobuf:"varint,11,opt,name=due,proto3" json:"due,omitempty"`
-	// when it was scheduled
-	Created int64 `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
-	Timeout int64 `protobuf:"varint,13,opt,name=timeout,proto3" json:"timeout,omitempty"` // the attempt must have ended after so long
-	// for the handler; empty: nothing, or see blob
-	Payload []byte `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
-	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
-	Hold        int64             `protobuf:"varint,15,opt,name=hold,proto3" json:"hold,omitempty"`
-	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context for the handler; empty: none
-	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; at most 16
-	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"`                                                                           // instead of payload
-	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
-	Prompt        bool         `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Occurrence    *Occurrence  `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
-	Parent        *Parent      `protobuf:"bytes,40,opt,name=parent,proto3" json:"parent,omitempty"`         // absent: the task follows no other
-	Chain         string       `protobuf:"bytes,41,opt,name=chain,proto3" json:"chain,omitempty"`           // id of the chain; empty: it is in none
-	Member        *GroupMember `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
-	Group         *GroupEnd    `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Claimed) Reset() {
-	*x = Claimed{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Claimed) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Claimed) ProtoMessage() {}
-
-func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
-func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Claimed) GetTask() []byte {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
-func (x *Claimed) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Claimed) GetLambda() string {
-	if x != nil {
-		return x.Lambda
-	}
-	return ""
-}
-
-func (x *Claimed) GetPriority() string {
-	if x != nil {
-		return x.Priority
-	}
-	return ""
-}
-
-func (x *Claimed) GetCollection() string {
-	if x != nil {
-		return x.Collection
-	}
-	return ""
-}
-
-func (x *Claimed) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Claimed) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *Claimed) GetFailures() uint32 {
-	if x != nil {
-		return x.Failures
-	}
-	return 0
-}
-
-func (x *Claimed) GetMaxAttempts() uint32 {
-	if x != nil {
-		return x.MaxAttempts
-	}
-	return 0
-}
-
-func (x *Claimed) GetWorkerLost() uint32 {
-	if x != nil {
-		return x.WorkerLost
-	}
-	return 0
-}
-
-func (x *Claimed) GetDue() int64 {
-	if x != nil {
-		return x.Due
-	}
-	return 0
-}
-
-func (x *Claimed) GetCreated() int64 {
-	if x != nil {
-		return x.Created
-	}
-	return 0
-}
-
-func (x *Claimed) GetTimeout() int64 {
-	if x != nil {
-		return x.Timeout
-	}
-	return 0
-}
-
-func (x *Claimed) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
-}
-
-func (x *Claimed) GetHold() int64 {
-	if x != nil {
-		return x.Hold
-	}
-	return 0
-}
-
-func (x *Claimed) GetTraceparent() string {
-	if x != nil {
-		return x.Traceparent
-	}
-	return ""
-}
-
-func (x *Claimed) GetTags() map[string]string {
-	if x != nil {
-		return x.Tags
-	}
-	return nil
-}
-
-func (x *Claimed) GetBlob() *Blob {
-	if x != nil {
-		return x.Blob
-	}
-	return nil
-}
-
-func (x *Claimed) GetPrompt() bool {
-	if x != nil {
-		return x.Prompt
-	}
-	return false
-}
-
-func (x *Claimed) GetOccurrence() *Occurrence {
-	if x != nil {
-		return x.Occurrence
-	}
-	return nil
-}
-
-func (x *Claimed) GetParent() *Parent {
-	if x != nil {
-		return x.Parent
-	}
-	return nil
-}
-
-func (x *Claimed) GetChain() string {
-	if x != nil {
-		return x.Chain
-	}
-	return ""
-}
-
-func (x *Claimed) GetMember() *GroupMember {
-	if x != nil {
-		return x.Member
-	}
-	return nil
-}
-
-func (x *Claimed) GetGroup() *GroupEnd {
-	if x != nil {
-		return x.Group
-	}
-	return nil
-}
-
 type ResultAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// names the attempt: the 16 bytes of its task
@@ -1133,7 +798,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[13]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +810,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[13]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +823,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -1197,7 +862,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[14]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +874,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[14]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +887,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -1272,7 +937,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[15]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +949,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[15]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +962,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -1337,7 +1002,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[16]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1014,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[16]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1027,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -1382,7 +1047,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[17]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1059,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[17]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1072,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -1433,7 +1098,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[18]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1110,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[18]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1123,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -1478,7 +1143,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[19]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1155,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[19]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1168,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -1531,7 +1196,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_worker_proto_msgTypes[20]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1208,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_worker_proto_msgTypes[20]
+	mi := &file_kinesin_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1221,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -1589,16 +1254,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\tFollowups\x123\n" +
 	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04then\x123\n" +
 	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04else\x129\n" +
-	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\afinally\"\xd1\x01\n" +
-	"\x06Parent\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
-	"\x06result\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\x12/\n" +
-	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
-	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
-	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\"B\n" +
+	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\afinally\"B\n" +
 	"\tSlotGroup\x12\x1f\n" +
 	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\"\x81\x02\n" +
@@ -1650,41 +1306,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x06\xf0\xf3\x18\x80\xe2\tR\aresults\x125\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedB\x06\xf0\xf3\x18\x80\xe2\tR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xcc\x06\n" +
-	"\aClaimed\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
-	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
-	"\n" +
-	"collection\x18\x05 \x01(\tR\n" +
-	"collection\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\tR\x03key\x12\x18\n" +
-	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
-	"\bfailures\x18\b \x01(\rR\bfailures\x12!\n" +
-	"\fmax_attempts\x18\t \x01(\rR\vmaxAttempts\x12\x1f\n" +
-	"\vworker_lost\x18\n" +
-	" \x01(\rR\n" +
-	"workerLost\x12\x16\n" +
-	"\x03due\x18\v \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x1e\n" +
-	"\acreated\x18\f \x01(\x03B\x04\xc0\xf3\x18\x01R\acreated\x12\x1e\n" +
-	"\atimeout\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12\x1e\n" +
-	"\apayload\x18\x0e \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1c\n" +
-	"\x04hold\x18\x0f \x01(\x03B\b\xc0\xf3\x18\x02\x80\xf4\x18\x01R\x04hold\x12 \n" +
-	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
-	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
-	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
-	"\x06prompt\x18\x14 \x01(\bR\x06prompt\x126\n" +
-	"\n" +
-	"occurrence\x18\x15 \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
-	"occurrence\x12*\n" +
-	"\x06parent\x18( \x01(\v2\x12.kinesin.v1.ParentR\x06parent\x12\x14\n" +
-	"\x05chain\x18) \x01(\tR\x05chain\x12/\n" +
-	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
-	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
-	"\tTagsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"n\n" +
 	"\tResultAck\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
@@ -1727,75 +1349,61 @@ func file_kinesin_v1_worker_proto_rawDescGZIP() []byte {
 	return file_kinesin_v1_worker_proto_rawDescData
 }
 
-var file_kinesin_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_kinesin_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_kinesin_v1_worker_proto_goTypes = []any{
 	(*Followups)(nil),          // 0: kinesin.v1.Followups
-	(*Parent)(nil),             // 1: kinesin.v1.Parent
-	(*SlotGroup)(nil),          // 2: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),    // 3: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),      // 4: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),   // 5: kinesin.v1.RegisterResponse
-	(*Held)(nil),               // 6: kinesin.v1.Held
-	(*Hello)(nil),              // 7: kinesin.v1.Hello
-	(*Process)(nil),            // 8: kinesin.v1.Process
-	(*Result)(nil),             // 9: kinesin.v1.Result
-	(*Started)(nil),            // 10: kinesin.v1.Started
-	(*WorkRequest)(nil),        // 11: kinesin.v1.WorkRequest
-	(*Claimed)(nil),            // 12: kinesin.v1.Claimed
-	(*ResultAck)(nil),          // 13: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),       // 14: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),       // 15: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),      // 16: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),  // 17: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil), // 18: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),   // 19: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),  // 20: kinesin.v1.HeartbeatResponse
-	nil,                        // 21: kinesin.v1.Claimed.TagsEntry
-	(*ScheduleItem)(nil),       // 22: kinesin.v1.ScheduleItem
-	(*Attempt)(nil),            // 23: kinesin.v1.Attempt
-	(*Blob)(nil),               // 24: kinesin.v1.Blob
-	(*Occurrence)(nil),         // 25: kinesin.v1.Occurrence
-	(*GroupMember)(nil),        // 26: kinesin.v1.GroupMember
-	(*GroupEnd)(nil),           // 27: kinesin.v1.GroupEnd
-	(*Problem)(nil),            // 28: kinesin.v1.Problem
+	(*SlotGroup)(nil),          // 1: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),    // 2: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),      // 3: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),   // 4: kinesin.v1.RegisterResponse
+	(*Held)(nil),               // 5: kinesin.v1.Held
+	(*Hello)(nil),              // 6: kinesin.v1.Hello
+	(*Process)(nil),            // 7: kinesin.v1.Process
+	(*Result)(nil),             // 8: kinesin.v1.Result
+	(*Started)(nil),            // 9: kinesin.v1.Started
+	(*WorkRequest)(nil),        // 10: kinesin.v1.WorkRequest
+	(*ResultAck)(nil),          // 11: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),       // 12: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),       // 13: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),      // 14: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),  // 15: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil), // 16: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),   // 17: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),  // 18: kinesin.v1.HeartbeatResponse
+	(*ScheduleItem)(nil),       // 19: kinesin.v1.ScheduleItem
+	(*Problem)(nil),            // 20: kinesin.v1.Problem
+	(*Claimed)(nil),            // 21: kinesin.v1.Claimed
 }
 var file_kinesin_v1_worker_proto_depIdxs = []int32{
-	22, // 0: kinesin.v1.Followups.then:type_name -> kinesin.v1.ScheduleItem
-	22, // 1: kinesin.v1.Followups.else:type_name -> kinesin.v1.ScheduleItem
-	22, // 2: kinesin.v1.Followups.finally:type_name -> kinesin.v1.ScheduleItem
-	23, // 3: kinesin.v1.Parent.attempts:type_name -> kinesin.v1.Attempt
-	2,  // 4: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	4,  // 5: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	9,  // 6: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	13, // 7: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	2,  // 8: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	6,  // 9: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	8,  // 10: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	0,  // 11: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
-	7,  // 12: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	9,  // 13: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	10, // 14: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	21, // 15: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	24, // 16: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	25, // 17: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	1,  // 18: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
-	26, // 19: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
-	27, // 20: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
-	28, // 21: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	12, // 22: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	13, // 23: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	6,  // 24: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	12, // 25: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	9,  // 26: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	13, // 27: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	6,  // 28: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	6,  // 29: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	6,  // 30: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	19, // 0: kinesin.v1.Followups.then:type_name -> kinesin.v1.ScheduleItem
+	19, // 1: kinesin.v1.Followups.else:type_name -> kinesin.v1.ScheduleItem
+	19, // 2: kinesin.v1.Followups.finally:type_name -> kinesin.v1.ScheduleItem
+	1,  // 3: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	3,  // 4: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	8,  // 5: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	11, // 6: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	1,  // 7: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	5,  // 8: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	7,  // 9: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	0,  // 10: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
+	6,  // 11: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	8,  // 12: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	9,  // 13: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	20, // 14: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	21, // 15: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	11, // 16: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	5,  // 17: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	21, // 18: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	8,  // 19: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	11, // 20: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	5,  // 21: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	5,  // 22: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	5,  // 23: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_worker_proto_init() }
@@ -1811,7 +1419,7 @@ func file_kinesin_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_worker_proto_rawDesc), len(file_kinesin_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

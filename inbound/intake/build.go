@@ -1,10 +1,7 @@
 package intake
 
 import (
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -15,25 +12,14 @@ import (
 
 // Build makes the task that an item asks for, except for its id and its due time.
 func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Task, error) {
-	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.Now, Collection: item.Collection, Key: item.Key, LimitKey: item.LimitKey, Traceparent: item.Traceparent}
+	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.Now}
+	api.SetTask(t, item)
 	t.Partition.Lambda = l.Ref
 	var err error
 	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
 		return t, err
 	}
-	if err := checkLabel("key", item.Key, KeyBytesMax); err != nil {
-		return t, err
-	}
-	if err := checkLabel("limit key", item.LimitKey, LimitKeyBytesMax); err != nil {
-		return t, err
-	}
-	if err := checkLabel("collection", item.Collection, CollectionBytesMax); err != nil {
-		return t, err
-	}
-	if err := task.CheckTraceparent(item.Traceparent); err != nil {
-		return t, err
-	}
-	if t.Overrides, err = overrides(item); err != nil {
+	if err := api.CheckItem(item); err != nil {
 		return t, err
 	}
 	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
@@ -105,28 +91,9 @@ func (b *Batch) SetExpiry(l *catalog.Entry, t *task.Task, item *kinesinv1.Schedu
 // BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task
 // taken in again.
 func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
-	return &kinesinv1.BufferedTask{
-		Id: in.Sealer.SealTask(t), Accepted: int64(t.Created),
-		Item: &kinesinv1.ScheduleItem{
-			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload, LimitKey: t.LimitKey,
-			MaxAttempts: t.Overrides.MaxAttempts, Timeout: t.Overrides.Timeout.Microseconds(),
-			BackoffMin: t.Overrides.BackoffMin.Microseconds(), BackoffMax: t.Overrides.BackoffMax.Microseconds(),
-			Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBefore: int64(t.StartBefore),
-		},
-	}
-}
-
-func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
-	o := task.Overrides{
-		MaxAttempts: item.MaxAttempts,
-		Timeout:     task.Micros(item.Timeout),
-		BackoffMin:  task.Micros(item.BackoffMin),
-		BackoffMax:  task.Micros(item.BackoffMax),
-	}
-	if o == (task.Overrides{}) {
-		return o, nil
-	}
-	return o, o.Validate()
+	item := api.ItemOf(t)
+	item.Lambda, item.Priority, item.Payload = l.Name, l.Priorities[t.Partition.Priority], payload
+	return &kinesinv1.BufferedTask{Id: in.Sealer.SealTask(t), Accepted: int64(t.Created), Item: item}
 }
 
 // CheckHorizon refuses a due time that is too far ahead.
@@ -160,11 +127,4 @@ func checkOnConflict(item *kinesinv1.ScheduleItem) error {
 		return nil
 	}
 	return refusal.Invalid("on_conflict %q: want keep, replace or reject", item.OnConflict)
-}
-
-func checkLabel(what, text string, bytesMax int) error {
-	if len(text) <= bytesMax && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
-		return nil
-	}
-	return refusal.Invalid("%s of %d bytes: want at most %d bytes of UTF-8 text without control characters", what, len(text), bytesMax)
 }

@@ -28,12 +28,6 @@ const (
 	// DeliverDirectDefault is how soon a task of a deliver lambda must be due to go to its queue without a
 	// row: as long as a queue can delay it.
 	DeliverDirectDefault = queue.DelayMax
-	// KeyBytesMax bounds the key of a task, in bytes.
-	KeyBytesMax = 256
-	// LimitKeyBytesMax bounds the limit key of a task, in bytes.
-	LimitKeyBytesMax = 256
-	// CollectionBytesMax bounds the collection of a task, in bytes.
-	CollectionBytesMax = 128
 	// BufferLifeMax is how long a task may be in the inbound buffer: the 14 days for which SQS keeps a
 	// message, and a day for clocks and for rejected tasks.
 	BufferLifeMax = 15 * 24 * time.Hour

@@ -174,14 +174,9 @@ func (k *Keeper) attach(ended, t *task.Task, b *branch) (apart []byte, err error
 // template returns what the item of a follow-up says about its task, without what depends on its parent.
 func template(item *kinesinv1.ScheduleItem) (task.Task, error) {
 	tags, err := task.TagsOf(item.GetTags())
-	return task.Task{
-		State: task.Scheduled, Seq: 1, Key: item.GetKey(), Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
-		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBefore()),
-		Overrides: task.Overrides{
-			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeout()),
-			BackoffMin: task.Micros(item.GetBackoffMin()), BackoffMax: task.Micros(item.GetBackoffMax()),
-		},
-	}, err
+	t := task.Task{State: task.Scheduled, Seq: 1, Tags: tags, StartBefore: task.Instant(item.GetStartBefore())}
+	api.SetTask(&t, item)
+	return t, err
 }
 
 // DueAfter returns when the follow-up of a task is due that ended then.
