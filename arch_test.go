@@ -186,6 +186,7 @@ var table = []row{
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},
+	{name: "tools/rows", may: []string{"task"}},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
 		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -54,9 +53,6 @@ type field struct {
 	bytes  []byte
 }
 
-func (f *field) instant() task.Instant   { return task.Instant(f.number) }
-func (f *field) duration() time.Duration { return time.Duration(f.number) }
-
 // nextField reads one field and returns its length. A field of another type has id 0.
 func nextField(b []byte) (f field, length int, err error) {
 	id, kind, n := protowire.ConsumeTag(b)
@@ -80,27 +76,51 @@ func nextField(b []byte) (f field, length int, err error) {
 	return f, n + m, nil
 }
 
-// eachField calls set with each field of a message.
-func eachField(b []byte, set func(f *field) error) error {
-	for len(b) > 0 {
-		f, n, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-		if err := set(&f); err != nil {
-			return err
-		}
+func setArray(dst []byte, f *field) error {
+	if len(f.bytes) != len(dst) {
+		return fmt.Errorf("%w: field %d has %d bytes, want %d", ErrCorrupt, f.id, len(f.bytes), len(dst))
 	}
+	copy(dst, f.bytes)
 	return nil
 }
 
-func setArray[A ~[16]byte](dst *A, f *field) error {
-	if len(f.bytes) != 16 {
-		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
+func appendPartition(dst []byte, f protowire.Number, p *task.Partition) []byte {
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, f, protowire.BytesType), PartitionLen)
+	return AppendPartition(dst, *p)
+}
+
+func setPartition(p *task.Partition, f *field) error {
+	if len(f.bytes) != PartitionLen {
+		return fmt.Errorf("%w: field %d has %d bytes, want %d", ErrCorrupt, f.id, len(f.bytes), PartitionLen)
 	}
-	*dst = A(f.bytes)
+	*p = DecodePartition(f.bytes)
 	return nil
+}
+
+// outcomeBits is how many low bits of a count of an end are the state.
+const outcomeBits = 8
+
+// appendOutcomes appends each count with its state.
+func appendOutcomes(dst []byte, f protowire.Number, o *task.Outcomes) []byte {
+	for state, n := range o {
+		if n > 0 {
+			dst = appendVarint(dst, f, uint64(n)<<outcomeBits|uint64(state))
+		}
+	}
+	return dst
+}
+
+func setOutcomes(o *task.Outcomes, f *field) error {
+	state := f.number & (1<<outcomeBits - 1)
+	if state >= uint64(len(o)) {
+		return fmt.Errorf("%w: a count of state %d in the end of a group", ErrCorrupt, state)
+	}
+	o[state] = uint32(f.number >> outcomeBits)
+	return nil
+}
+
+func tooMany(f *field, most int) error {
+	return fmt.Errorf("%w: field %d has more than %d elements", ErrCorrupt, f.id, most)
 }
 
 func setUint32(dst *uint32, f *field) error {

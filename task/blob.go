@@ -22,9 +22,9 @@ var ErrBadBlob = errors.New("invalid blob")
 // Blob says which payload a task has that is too large for a row. Clients keep the payload in a directory or
 // a bucket of their own, under BlobName. Nobody may write to a Blob.
 type Blob struct {
-	ID     [16]byte // random: no two blobs have the same name, whatever becomes of their tasks
-	Bytes  int64    // 1 to BlobBytesMax
-	SHA256 [32]byte // of its contents
+	ID     [16]byte `row:"1,always"` // random: no two blobs have the same name, whatever becomes of their tasks
+	Bytes  int64    `row:"2"`        // 1 to BlobBytesMax
+	SHA256 [32]byte `row:"3,always"` // of its contents
 }
 
 // followUpMark begins the id of a blob of a task that is to follow another. Until that is there no row of its

@@ -50,73 +50,74 @@ func (e Edge) String() string {
 // Chain is the place of a task in a chain, and what follows it. A Chain is a value that tasks share: nobody
 // may write to it.
 type Chain struct {
-	Root, Parent Link   // of a follow-up; zero in the first task of a chain
-	Edge         Edge   // how it follows its parent
-	Index        uint32 // among the follow-ups of its parent on that edge
-	Depth        uint32 // tasks before it
+	Root   Link   `row:"1"` // of a follow-up; zero in the first task of a chain, as Parent
+	Parent Link   `row:"2"`
+	Edge   Edge   `row:"3"` // how it follows its parent
+	Index  uint32 `row:"4"` // among the follow-ups of its parent on that edge
+	Depth  uint32 `row:"5"` // tasks before it
 	// Round is how often the task was redriven. Each end has follow-ups of its own.
-	Round uint32
+	Round uint32 `row:"6"`
 	// Paused says that the task waits for the resumption of its chain, or that what follows it will. Until
 	// then it is due in the far future, and Due is kept here.
-	Paused    bool
-	PausedDue Instant
+	Paused    bool    `row:"7"`
+	PausedDue Instant `row:"8"`
 
 	// Follow is what follows the task, encoded; nil if there is nothing, or it is in a payload row of its
 	// own, whose id FollowID is then. FollowBytes is its size wherever it is, and FollowCount how many
 	// follow-ups it names itself.
-	Follow      []byte
-	FollowID    ID
-	FollowBytes uint32
-	FollowCount uint32
-	// FollowSum stands for what follows the task where that names blobs, whose ids and keys are other ones
-	// whenever it is named again; zero: it names none.
-	FollowSum ID
-	// Added is how many of them, the last ones on each edge from Then on, the handler added in this round.
-	Added [Finally]uint32
+	Follow      []byte `row:"9"`
+	FollowID    ID     `row:"10"`
+	FollowBytes uint32 `row:"11"`
+	FollowCount uint32 `row:"12"`
 	// Outcome is how its parent ended, encoded. FromParent says that the rest is in the parent's row.
-	Outcome    []byte
-	FromParent bool
+	Outcome    []byte `row:"13"`
+	FromParent bool   `row:"14"`
+	// Added is how many of what follows it, the last ones on each edge from Then on, the handler added in this round.
+	Added [Finally]uint32 `row:"15,inline"`
 	// Held are the follow-ups that were not created since another task held their key, at most HeldMax.
-	Held []Held
+	Held []Held `row:"210"`
 	// StartBefore is when the tasks of the chain expire that come later and have no later one of their own;
 	// zero: as they say themselves.
-	StartBefore Instant
+	StartBefore Instant `row:"211"`
+	// FollowSum stands for what follows the task where that names blobs, whose ids and keys are other ones
+	// whenever it is named again; zero: it names none.
+	FollowSum ID `row:"310"`
 	// Earlier are the ends of the task which something followed and from which it was redriven, the oldest
 	// first, at most EarlierMax.
-	Earlier []Earlier
+	Earlier []Earlier `row:"320"`
 }
 
 // Earlier is an end of a task from which it was redriven: all that is needed to find what followed it.
 type Earlier struct {
-	Round     uint32
-	Ended     Instant
-	Succeeded bool
-	Paused    bool
+	Round     uint32  `row:"1"`
+	Ended     Instant `row:"2"`
+	Succeeded bool    `row:"3"`
+	Paused    bool    `row:"4"`
 	// Added are the follow-ups that the handler had added, at most EarlierAddedMax. Those that the task was
 	// scheduled with are found without.
-	Added []Added
+	Added []Added `row:"5"`
 }
 
 // Added is a follow-up that a handler added to its task.
 type Added struct {
-	Edge  Edge
-	Index uint32
-	Task  Link
+	Edge  Edge   `row:"1"`
+	Index uint32 `row:"2"`
+	Task  Link   `row:"3"`
 }
 
 // Held is a follow-up whose key another task held when it was to be created.
 type Held struct {
-	Edge   Edge
-	Index  uint32
-	Holder Link
+	Edge   Edge   `row:"1"`
+	Index  uint32 `row:"2"`
+	Holder Link   `row:"3"`
 }
 
 // Link names a task of a chain, with all that its public id needs.
 type Link struct {
-	ID        ID
-	Partition Partition
-	Due       Instant
-	Life      uint64
+	ID        ID        `row:"1,always"`
+	Partition Partition `row:"2,always"`
+	Due       Instant   `row:"3"`
+	Life      uint64    `row:"4"`
 }
 
 // ShortPlace returns the place of a follow-up in a chain, such as then[0].else[1], with the middle of a

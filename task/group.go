@@ -16,12 +16,12 @@ const (
 
 // Member says which member of a group a task is. It never changes.
 type Member struct {
-	Group ID
-	Index uint32
+	Group ID     `row:"1,always"`
+	Index uint32 `row:"2"`
 	// Until is how long its ended row is kept at least: the group is counted from the rows of its members.
-	Until Instant
+	Until Instant `row:"3"`
 	// Try tells it from a task that a call stored in this place which died before the group counted it.
-	Try uint32
+	Try uint32 `row:"4"`
 }
 
 // ID returns the id of the member.
@@ -76,10 +76,10 @@ func (o *Outcomes) ByName() map[string]uint32 {
 
 // GroupEnd says after which group a task follows, and how that has ended. It never changes.
 type GroupEnd struct {
-	Group   ID
-	Members uint32
-	Ended   Outcomes // all members, unless the group expired
-	Expired bool
+	Group   ID       `row:"1,always"`
+	Members uint32   `row:"2"`
+	Ended   Outcomes `row:"3"` // all members, unless the group expired
+	Expired bool     `row:"4"`
 	// Cancelled says that the group was cancelled before all members had ended.
-	Cancelled bool
+	Cancelled bool `row:"5"`
 }

@@ -5,19 +5,19 @@ import "encoding/binary"
 // Occurrence says which occurrence of a cron a task is, and what came before it. When the task is dispatched
 // its Succeeded becomes that of its Verdict, and nothing changes after that.
 type Occurrence struct {
-	Cron string  // its name
-	Life Instant // when the cron was created: one of the same name that was deleted is another
-	At   Firing
+	Cron string  `row:"1"` // its name
+	Life Instant `row:"2"` // when the cron was created: one of the same name that was deleted is another
+	At   Firing  `row:"3,inline"`
 
-	Before Firing // the occurrence before it, whatever became of that; zero: it is the first
+	Before Firing `row:"5,inline"` // the occurrence before it, whatever became of that; zero: it is the first
 	// Ran is the newest occurrence before Before that ran; zero: none. Failed and Succeeded do not count it.
-	Ran       Firing
-	Failed    uint32  // occurrences in a row that ran and failed, until Ran
-	Succeeded Instant // nominal time of the newest one that succeeded, until Ran; zero: none
+	Ran       Firing  `row:"7,inline"`
+	Failed    uint32  `row:"9"`  // occurrences in a row that ran and failed, until Ran
+	Succeeded Instant `row:"10"` // nominal time of the newest one that succeeded, until Ran; zero: none
 
 	// Backfill says that a job put it, for a nominal time that had passed. It has nothing before it and
 	// nothing after it.
-	Backfill bool
+	Backfill bool `row:"70"`
 }
 
 // Firing names an occurrence of a cron.

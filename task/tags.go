@@ -17,7 +17,10 @@ const (
 
 // Tag is a name and a value that a task carries for its users: they filter by it, and Kinesin does not read
 // it.
-type Tag struct{ Name, Value string }
+type Tag struct {
+	Name  string `row:"1"`
+	Value string `row:"2"`
+}
 
 // TagsOf returns tags in order of their names. It returns ErrInvalid, and says what is allowed, when there
 // are too many, or for a name or value that is too long, not UTF-8 or has control characters. A name has no

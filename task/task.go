@@ -36,89 +36,91 @@ const ResultBytesMax = 32 << 10
 
 // Task is one unit of work of a lambda, as it is stored. A Task is a value: Apply returns a changed copy,
 // which shares Payload with the original. Nobody may write to Payload.
+//
+// The tags are the numbers of the fields in rows, which have them in the order in which they stand here: tools/rows makes
+// the code of that. A new field gets a number that no field ever had; the next one is 62.
 type Task struct {
-	ID        ID
-	Partition Partition
-	State     State
-	Seq       uint64 // rises at every stored change; the compare-and-set value
-
-	Due Instant // when it should first start; whole milliseconds
-	// FirstDue is the due time with which it was scheduled, which its public id has; zero: Due, which never
-	// changed.
-	FirstDue Instant
-	// FirstPartition is the partition in which it was scheduled, which its public id has; zero: Partition,
-	// which never changed.
-	FirstPartition Partition
-
-	Created Instant
-	Wake    Instant // its next wake-up; zero when it has ended
+	ID        ID        `row:"1,always"`
+	Partition Partition `row:"-"`
+	State     State     `row:"-"`
+	Seq       uint64    `row:"-"` // rises at every stored change; the compare-and-set value
+	Wake      Instant   `row:"-"` // its next wake-up; zero when it has ended
 	// WakeRow identifies the wake-up row of a task row. It stays when the task ends, so that a leftover row
 	// is recognised. In a wake-up row it is the value that the task row will have.
-	WakeRow WakeRow
+	WakeRow WakeRow `row:"-"`
 
-	Collection string
-	Tags       []Tag  // in order of their names, at most TagsMax
-	Key        string // idempotency key, empty for none
+	Due     Instant `row:"2"` // when it should first start; whole milliseconds
+	Created Instant `row:"3"`
+
+	Collection string `row:"4"`
+	Key        string `row:"5"` // idempotency key, empty for none
 	// LimitKey says whose task it is, for the limits by key of its lambda, and decides its shard. It never
 	// changes. Empty: nobody's, and no such limit applies.
-	LimitKey string
-	// Occurrence says which occurrence of a cron it is; nil: it is none.
-	Occurrence *Occurrence
-	// Chain is its place in a chain and what follows it; nil: it is in none.
-	Chain *Chain
-	// Member says which member of a group it is, and GroupEnd after which group it follows; nil: of none.
-	Member   *Member
-	GroupEnd *GroupEnd
+	LimitKey string `row:"37"`
+	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
+	// with another payload is detected, and of a task whose payload was replaced. Zero for others.
+	Digest [16]byte `row:"6"`
+
+	Payload     []byte `row:"7,alias"` // nil if it is in a payload row
+	PayloadSize uint32 `row:"8"`       // size in bytes, wherever it is stored
+
+	Overrides Overrides `row:"9,inline"` // per-task settings; zero means the lambda's
+	// Traceparent is the W3C trace context of the caller that scheduled the task (see CheckTraceparent), or
+	// empty.
+	Traceparent string `row:"27"`
 	// Life is the seq with which the task with this key began, and part of its public id: an ended task's key
 	// may be used again, and the ids of the earlier task do not name the later one. Zero without a key, and
 	// in rows of versions that did not know it.
-	Life uint64
+	Life uint64 `row:"29"`
 	// Request is the request id of the Schedule call that made the task with this key, or replaced it last: a
 	// late try of that call must not make the next one. Zero without a key, and where the caller gave none.
-	Request ID
+	Request ID `row:"35"`
 	// RedriveRequest is the request id of the Redrive call that had the task start anew last: a late try of
 	// that call must not have it start once more. Zero where none did, or it had no id.
-	RedriveRequest ID
-	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
-	// with another payload is detected, and of a task whose payload was replaced. Zero for others.
-	Digest [16]byte
-
-	Payload     []byte // nil if it is in a payload row
-	PayloadSize uint32 // size in bytes, wherever it is stored
+	RedriveRequest ID `row:"36"`
+	// FirstDue is the due time with which it was scheduled, which its public id has; zero: Due, which never
+	// changed.
+	FirstDue Instant `row:"32"`
+	// FirstPartition is the partition in which it was scheduled, which its public id has; zero: Partition,
+	// which never changed.
+	FirstPartition Partition `row:"45"`
 	// PayloadRev is the seq of the row whose payload this one replaced; 0: it is the first payload of its id.
-	PayloadRev uint64
+	PayloadRev uint64 `row:"33"`
 	// Blob says which blob the payload is; nil: it is Payload, or in a payload row.
-	Blob *Blob
-
-	Overrides Overrides // per-task settings; zero means the lambda's
+	Blob *Blob `row:"34"`
+	// Occurrence says which occurrence of a cron it is; nil: it is none.
+	Occurrence *Occurrence `row:"38"`
+	// Chain is its place in a chain and what follows it; nil: it is in none.
+	Chain *Chain `row:"50"`
+	// Member says which member of a group it is, and GroupEnd after which group it follows; nil: of none.
+	Member   *Member   `row:"60"`
+	GroupEnd *GroupEnd `row:"61"`
 	// StartBefore is when the task expires if it never started; zero: never.
-	StartBefore Instant
-	Result      []byte // value of a success, at most ResultBytesMax; nil for none
-	// Traceparent is the W3C trace context of the caller that scheduled the task (see CheckTraceparent), or
-	// empty.
-	Traceparent string
+	StartBefore Instant `row:"30"`
+	Tags        []Tag   `row:"28,max=TagsMax"` // in order of their names, at most TagsMax
 
-	Attempt  uint32 // the newest attempt's number: the fencing value, rises at every claim
-	Failures uint32 // attempts that failed in the user's code; these count against MaxAttempts
-	Lost     uint32 // attempts whose worker was lost; these do not count
-	Blamed   uint32 // losses while it was a suspect and outside quarantine; from the first on it runs in quarantine
-	Enqueues uint32 // sends since the last claim, which lengthen the enqueue timeout; in state Acquired, times it was acquired
-	Suspect  bool   // its worker was lost, and no attempt has ended in a live process since
+	Attempt  uint32 `row:"13"`       // the newest attempt's number: the fencing value, rises at every claim
+	Failures uint32 `row:"14"`       // attempts that failed in the user's code; these count against MaxAttempts
+	Lost     uint32 `row:"15"`       // attempts whose worker was lost; these do not count
+	Blamed   uint32 `row:"16"`       // losses while it was a suspect and outside quarantine; from the first on it runs in quarantine
+	Enqueues uint32 `row:"17"`       // sends since the last claim, which lengthen the enqueue timeout; in state Acquired, times it was acquired
+	Suspect  bool   `row:"18,bit=0"` // its worker was lost, and no attempt has ended in a live process since
 
-	CancelRequested bool // a cancel came while it ran
+	CancelRequested bool `row:"18,bit=1"` // a cancel came while it ran
 	// Forgotten says that the task was deleted: readers do not see it, and its ended row stays until ExpireAt
 	// to refuse a second start.
-	Forgotten bool
+	Forgotten bool `row:"18,bit=2"`
 
-	Worker       string // owner of the newest attempt; process that acquired or enqueued it
-	Enqueued     Instant
-	ClaimedAt    Instant // when it was claimed or acquired
-	Started      Instant // start of the newest attempt, zero if unknown
-	FirstStarted Instant // start of the first attempt
-	Ended        Instant // when it reached its end
-	ExpireAt     Instant // when an ended row may be deleted
+	Worker       string  `row:"19"` // owner of the newest attempt; process that acquired or enqueued it
+	Enqueued     Instant `row:"20"`
+	ClaimedAt    Instant `row:"21"`      // when it was claimed or acquired
+	Started      Instant `row:"22"`      // start of the newest attempt, zero if unknown
+	FirstStarted Instant `row:"23"`      // start of the first attempt
+	Result       []byte  `row:"31"`      // value of a success, at most ResultBytesMax; nil for none
+	Ended        Instant `row:"24,live"` // when it reached its end
+	ExpireAt     Instant `row:"25,live"` // when an ended row may be deleted
 
-	History []Attempt // oldest first, at most HistoryMax
+	History []Attempt `row:"26,max=HistoryMax"` // oldest first, at most HistoryMax
 }
 
 // WakeRow is the time of a wake-up row in its partition, and the seq at which it was put. A row with a lower
@@ -196,12 +198,12 @@ func (t *Task) PayloadID() ID {
 
 // Attempt is a finished attempt.
 type Attempt struct {
-	Number  uint32
-	Worker  string
-	Start   Instant // zero if it is not known to have started
-	End     Instant
-	Outcome Outcome
-	Error   string
+	Number  uint32  `row:"1"`
+	Worker  string  `row:"2"`
+	Start   Instant `row:"3"` // zero if it is not known to have started
+	End     Instant `row:"4"`
+	Outcome Outcome `row:"5"`
+	Error   string  `row:"6"`
 }
 
 // Overrides are the settings that a single task may have; a zero field means the lambda's.
