@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -272,7 +271,7 @@ func wireItems(items []Item) []*kinesinv1.ScheduleItem {
 }
 
 // decodeParent decodes the result of the task before an attempt's.
-func (c *Client) decodeParent(ctx context.Context, w *controller.Work, p *Parent) error {
+func (c *Client) decodeParent(ctx context.Context, w *kinesinv1.Claimed, p *Parent) error {
 	if p == nil || len(p.Result) == 0 {
 		return nil
 	}

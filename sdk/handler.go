@@ -131,7 +131,7 @@ type snoozeError struct{ d time.Duration }
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.d) }
 
 // execute runs the handler of an attempt and returns how it ended.
-func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.Outcome {
+func (w *Worker) execute(ctx context.Context, work *kinesinv1.Claimed) controller.Outcome {
 	h := w.handlers[work.Lambda]
 	if h == nil { // cannot happen: the server sends tasks of registered lambdas only
 		return controller.Outcome{Kind: task.OutcomeReleased, Error: "this worker has no handler for the lambda"}
@@ -148,7 +148,7 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 
 // decodedTask returns the task of an attempt as its handler gets it, with its payload and its parent's result
 // decoded.
-func (w *Worker) decodedTask(ctx context.Context, work *controller.Work) (*Task[[]byte], error) {
+func (w *Worker) decodedTask(ctx context.Context, work *kinesinv1.Claimed) (*Task[[]byte], error) {
 	payload, err := w.client.decodeWork(ctx, work)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (w *Worker) decodedTask(ctx context.Context, work *controller.Work) (*Task[
 }
 
 // succeeded returns the outcome of an attempt whose handler returned nil.
-func (w *Worker) succeeded(ctx context.Context, work *controller.Work, g *given) controller.Outcome {
+func (w *Worker) succeeded(ctx context.Context, work *kinesinv1.Claimed, g *given) controller.Outcome {
 	o := controller.Outcome{Kind: task.OutcomeSuccess}
 	var err error
 	if g.result != nil {
@@ -177,7 +177,7 @@ func (w *Worker) succeeded(ctx context.Context, work *controller.Work, g *given)
 	return o
 }
 
-func (w *Worker) resultBytes(ctx context.Context, work *controller.Work, value any) ([]byte, error) {
+func (w *Worker) resultBytes(ctx context.Context, work *kinesinv1.Claimed, value any) ([]byte, error) {
 	encoded, is := value.([]byte)
 	if !is {
 		var err error
@@ -203,12 +203,12 @@ func (w *Worker) followUps(ctx context.Context, steps []Step) (*kinesinv1.Follow
 	return add, nil
 }
 
-func taskOf(w *controller.Work) *Task[[]byte] {
+func taskOf(w *kinesinv1.Claimed) *Task[[]byte] {
 	return &Task[[]byte]{
-		ID: ID(w.ID), Lambda: w.Lambda, Priority: w.Priority, Collection: w.Collection, Key: w.Key,
+		ID: ID(w.Id), Lambda: w.Lambda, Priority: w.Priority, Collection: w.Collection, Key: w.Key,
 		Args: w.Payload, Payload: w.Payload,
-		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
-		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
+		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
+		Due: timeOf(w.Due), Created: timeOf(w.Created), Timeout: task.Micros(w.Timeout), Traceparent: w.Traceparent, Tags: w.Tags,
 		Occurrence: occurrenceOf(w.Occurrence), Parent: parentOf(w.Parent), Chain: ID(w.Chain), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 }

@@ -3,6 +3,7 @@ package sdk
 import (
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,15 +26,15 @@ type Hooks struct {
 func (h Hooks) forController() controller.Hooks {
 	c := controller.Hooks{LeaseHeld: h.LeaseHeld, LeaseLost: h.LeaseLost, Broken: h.Broken}
 	if h.Started != nil {
-		c.Started = func(w *controller.Work, late time.Duration) { h.Started(taskOf(w), late) }
+		c.Started = func(w *kinesinv1.Claimed, late time.Duration) { h.Started(taskOf(w), late) }
 	}
 	if h.Ended != nil {
-		c.Ended = func(w *controller.Work, o task.Outcome, took time.Duration) {
+		c.Ended = func(w *kinesinv1.Claimed, o task.Outcome, took time.Duration) {
 			h.Ended(taskOf(w), Outcome(o.String()), took)
 		}
 	}
 	if h.Fenced != nil {
-		c.Fenced = func(w *controller.Work) { h.Fenced(taskOf(w)) }
+		c.Fenced = func(w *kinesinv1.Claimed) { h.Fenced(taskOf(w)) }
 	}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -148,12 +147,12 @@ func explainSizes(items, encoded []Item, results []Result, hasBlobs bool) {
 }
 
 // decodeWork returns the payload of an attempt for its handler.
-func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, error) {
-	payload, err := c.fetched(ctx, task.BlobOwner{Lambda: w.Lambda, Key: w.Key, Task: w.Task}, w.Blob, w.Payload)
+func (c *Client) decodeWork(ctx context.Context, w *kinesinv1.Claimed) ([]byte, error) {
+	payload, err := c.fetched(ctx, task.BlobOwner{Lambda: w.Lambda, Key: w.Key, Task: task.ID(w.Task)}, w.Blob, w.Payload)
 	if c.cfg.Decode == nil || err != nil {
 		return payload, err
 	}
-	id, key := w.Task, w.Key
+	id, key := task.ID(w.Task), w.Key
 	if w.Parent != nil || w.Group != nil {
 		id, key = task.ID{}, keyOfFollowUp(key) // it was encoded before the task had an id
 	}
@@ -194,11 +193,11 @@ func decoded(ctx context.Context, decode sdkconfig.PayloadFunc, what, lambda, ke
 }
 
 // encodeResult returns the result of an attempt as it is stored.
-func (c *Client) encodeResult(ctx context.Context, w *controller.Work, result []byte) ([]byte, error) {
+func (c *Client) encodeResult(ctx context.Context, w *kinesinv1.Claimed, result []byte) ([]byte, error) {
 	if c.cfg.EncodeResult == nil || len(result) == 0 {
 		return result, nil
 	}
-	encoded, err := c.cfg.EncodeResult(ctx, w.Lambda, w.Key, w.Task, result)
+	encoded, err := c.cfg.EncodeResult(ctx, w.Lambda, w.Key, task.ID(w.Task), result)
 	if err != nil {
 		return nil, fmt.Errorf("encode the result: %w", err)
 	}

@@ -15,16 +15,7 @@ func keyOf(id []byte, attempt uint32) (k key, ok bool) {
 func (k key) held() *kinesinv1.Held { return &kinesinv1.Held{Task: k.task[:], Attempt: k.attempt} }
 
 func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
-	return &attempt{
-		key: k, prompt: c.GetPrompt(), group: g, due: task.Instant(c.Due),
-		work: Work{
-			ID: c.Id, Task: k.task, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
-			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
-			Due: task.Instant(c.Due).Time(), Created: task.Instant(c.Created).Time(),
-			Timeout: task.Micros(c.Timeout), Payload: c.Payload,
-			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence, Parent: c.Parent, Chain: c.Chain, Member: c.Member, Group: c.Group,
-		},
-	}
+	return &attempt{key: k, work: c, due: task.Instant(c.Due), timeout: task.Micros(c.Timeout), group: g}
 }
 
 // end sets the result of an attempt.

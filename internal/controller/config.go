@@ -69,7 +69,7 @@ type Group struct {
 type Config struct {
 	Backend Backend // required
 	// Execute runs one attempt; it may be called from many goroutines. Required.
-	Execute func(ctx context.Context, w *Work) Outcome
+	Execute func(ctx context.Context, w *kinesinv1.Claimed) Outcome
 	Groups  []Group // required; a lambda is in one group only
 
 	Name    string // for people: host and process
@@ -100,9 +100,9 @@ type Config struct {
 
 // Hooks are called when something happens, from many goroutines; any may be nil.
 type Hooks struct {
-	Started func(w *Work, late time.Duration)
-	Ended   func(w *Work, o task.Outcome, took time.Duration)
-	Fenced  func(w *Work) // an outcome was refused or an attempt stopped: another one owns the task
+	Started func(w *kinesinv1.Claimed, late time.Duration)
+	Ended   func(w *kinesinv1.Claimed, o task.Outcome, took time.Duration)
+	Fenced  func(w *kinesinv1.Claimed) // an outcome was refused or an attempt stopped: another one owns the task
 	// LeaseHeld is called at registration and after each accepted heartbeat, with how long the lease
 	// certainly holds.
 	LeaseHeld func(worker string, left time.Duration)
@@ -112,13 +112,13 @@ type Hooks struct {
 
 func (h Hooks) withDefaults() Hooks {
 	if h.Started == nil {
-		h.Started = func(*Work, time.Duration) {}
+		h.Started = func(*kinesinv1.Claimed, time.Duration) {}
 	}
 	if h.Ended == nil {
-		h.Ended = func(*Work, task.Outcome, time.Duration) {}
+		h.Ended = func(*kinesinv1.Claimed, task.Outcome, time.Duration) {}
 	}
 	if h.Fenced == nil {
-		h.Fenced = func(*Work) {}
+		h.Fenced = func(*kinesinv1.Claimed) {}
 	}
 	if h.LeaseHeld == nil {
 		h.LeaseHeld = func(string, time.Duration) {}
@@ -130,32 +130,6 @@ func (h Hooks) withDefaults() Hooks {
 		h.Broken = func(error) {}
 	}
 	return h
-}
-
-// Work is a claimed task.
-type Work struct {
-	ID          string
-	Task        task.ID // in ID
-	Lambda      string
-	Priority    string
-	Collection  string
-	Key         string
-	Attempt     int // the fencing number: rises with every claim of the task
-	Failures    int // attempts that failed before
-	MaxAttempts int
-	WorkerLost  int // attempts whose worker was lost before
-	Due         time.Time
-	Created     time.Time
-	Timeout     time.Duration // zero: none
-	Payload     []byte
-	Blob        *kinesinv1.Blob // instead of Payload; nil: none
-	Traceparent string          // W3C trace context of who scheduled it, empty for none
-	Tags        map[string]string
-	Occurrence  *kinesinv1.Occurrence  // nil: no cron has scheduled it
-	Member      *kinesinv1.GroupMember // nil: it is no member of a group
-	Group       *kinesinv1.GroupEnd    // nil: it does not follow after a group
-	Parent      *kinesinv1.Parent      // nil: it follows no other task
-	Chain       string                 // id of its chain; empty: it is in none
 }
 
 // Outcome is how an attempt ended.

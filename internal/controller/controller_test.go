@@ -433,7 +433,7 @@ func TestPanicIsTheHandlersFailure(t *testing.T) {
 			}
 		}
 	}, func(c *controller.Config) {
-		c.Execute = func(_ contextT, w *controller.Work) controller.Outcome { return explode(w) }
+		c.Execute = func(_ contextT, w *kinesinv1.Claimed) controller.Outcome { return explode(w) }
 	})
 }
 
@@ -455,7 +455,7 @@ func TestRefusedRegistrationEndsRun(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{api.ErrInvalid, api.ErrUnauthenticated, api.ErrPermissionDenied} {
 		c, err := controller.New(controller.Config{
-			Backend: refuse{err: refusal}, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
+			Backend: refuse{err: refusal}, Execute: func(contextT, *kinesinv1.Claimed) controller.Outcome { return controller.Outcome{} },
 			Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}},
 		})
 		if err != nil {
@@ -491,7 +491,7 @@ func TestAWorkerWaitsForItsLambda(t *testing.T) {
 		var log bytes.Buffer
 		server := &unknownLambda{hsc: &hsc{clock: clock.Real()}}
 		c, err := controller.New(controller.Config{
-			Backend: server, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
+			Backend: server, Execute: func(contextT, *kinesinv1.Claimed) controller.Outcome { return controller.Outcome{} },
 			Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
@@ -539,7 +539,7 @@ func TestConfigSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func explode(w *controller.Work) controller.Outcome {
+func explode(w *kinesinv1.Claimed) controller.Outcome {
 	if w.Key == "panics" {
 		panic("no such user")
 	}

@@ -19,7 +19,7 @@ const panicStackBytesMax = 640
 // execute runs the handler of an attempt that has a slot, and then of attempts that waited for that slot.
 func (s *session) execute(a *attempt) {
 	for a != nil {
-		s.cfg.Hooks.Started(&a.work, a.startedAt.Sub(a.due))
+		s.cfg.Hooks.Started(a.work, a.startedAt.Sub(a.due))
 		s.handle(a)
 		a = s.finish(a)
 	}
@@ -33,7 +33,7 @@ func (s *session) handle(a *attempt) {
 			s.failAborted(a, recover())
 		}
 	}()
-	a.outcome = s.cfg.Execute(a.ctx, &a.work)
+	a.outcome = s.cfg.Execute(a.ctx, a.work)
 	returned = true
 }
 
@@ -64,10 +64,10 @@ func panicText(p any, stack []byte) string {
 // finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its
 // slot, nil if none waits.
 func (s *session) finish(a *attempt) *attempt {
-	o := finalOutcome(a.outcome, context.Cause(a.ctx.Context), a.work.Timeout)
+	o := finalOutcome(a.outcome, context.Cause(a.ctx.Context), a.timeout)
 	a.ctx.end(context.Canceled)
 	now := clock.Read(s.cfg.Clock)
-	s.cfg.Hooks.Ended(&a.work, o.Kind, now.Mono-a.start)
+	s.cfg.Hooks.Ended(a.work, o.Kind, now.Mono-a.start)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--

@@ -199,7 +199,7 @@ type rig struct {
 // run is a running handler: it returns what the test sends to done.
 type run struct {
 	ctx  context.Context //nolint:containedctx // the handler's, for the test to look at
-	work *controller.Work
+	work *kinesinv1.Claimed
 	at   task.Instant
 	done chan controller.Outcome
 }
@@ -216,7 +216,7 @@ func inBubble(t *testing.T, test func(r *rig), change ...func(*controller.Config
 			Clock: r.sleepy, Grace: 10 * time.Second, KillAfter: 2 * time.Second,
 			Exit: func(int) { r.hooks.exited.Add(1) },
 			Hooks: controller.Hooks{
-				Fenced:    func(*controller.Work) { r.hooks.fenced.Add(1) },
+				Fenced:    func(*kinesinv1.Claimed) { r.hooks.fenced.Add(1) },
 				LeaseLost: func(int) { r.hooks.lost.Add(1) },
 			},
 		}
@@ -240,7 +240,7 @@ func inBubble(t *testing.T, test func(r *rig), change ...func(*controller.Config
 	})
 }
 
-func (r *rig) execute(ctx context.Context, w *controller.Work) controller.Outcome {
+func (r *rig) execute(ctx context.Context, w *kinesinv1.Claimed) controller.Outcome {
 	run := &run{ctx: ctx, work: w, at: r.sleepy.Now(), done: make(chan controller.Outcome)}
 	r.runs <- run
 	select {

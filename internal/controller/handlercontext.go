@@ -13,8 +13,8 @@ import (
 func (s *session) handlerContext(a *attempt) *handlerContext {
 	c := &handlerContext{session: s}
 	c.Context, c.cancel = context.WithCancelCause(s.ctx)
-	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
-		c.deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
+	if a.timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
+		c.deadline = clock.Deadline(s.cfg.Clock, a.timeout)
 	}
 	return c
 }

@@ -170,7 +170,7 @@ func (s *session) fenceLocked(h *kinesinv1.Held) {
 		return
 	}
 	s.log(slog.LevelWarn, "attempt fenced: another attempt owns the task",
-		slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt))
+		slog.String("task_id", a.work.Id), slog.Int("attempt", int(a.work.Attempt)))
 	s.fencedOff = append(s.fencedOff, a)
 	if a.state == running {
 		a.dropped = true

@@ -29,10 +29,10 @@ func (o *outbox) size() int { return len(o.results) + len(o.started) }
 // has enough to send. Call with mu held.
 func (s *session) report(a *attempt) {
 	o := &s.outbox
-	first := o.size() == 0 || a.prompt && !o.prompt
+	first := o.size() == 0 || a.work.Prompt && !o.prompt
 	a.endedAt = clock.Mono(s.cfg.Clock)
 	o.results = append(o.results, a)
-	o.prompt = o.prompt || a.prompt
+	o.prompt = o.prompt || a.work.Prompt
 	if first || s.flushes() {
 		wake(s.outboxReady)
 	}
@@ -179,7 +179,7 @@ func (s *session) watchResults() {
 // refused drops a result that the server does not take.
 func (s *session) refused(a *attempt, p *kinesinv1.Problem) {
 	attrs := []slog.Attr{
-		slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt),
+		slog.String("task_id", a.work.Id), slog.Int("attempt", int(a.work.Attempt)),
 		slog.String("outcome", a.result.Outcome), slog.Any("error", api.ErrorOf(p)),
 	}
 	if p.Reason == kinesinv1.Reason_REASON_FENCED {

@@ -101,7 +101,7 @@ func (s *session) callFenced() {
 	s.fencedOff = nil
 	s.mu.Unlock()
 	for _, a := range fenced {
-		s.cfg.Hooks.Fenced(&a.work)
+		s.cfg.Hooks.Fenced(a.work)
 	}
 }
 

@@ -91,14 +91,13 @@ const (
 type attempt struct {
 	minheap.Place // in the timeline
 
-	key   key
-	work  Work
-	due   task.Instant
-	group *group
+	key     key
+	work    *kinesinv1.Claimed
+	due     task.Instant
+	timeout time.Duration // zero: none
+	group   *group
 	// number counts the attempts that were admitted before.
 	number uint64
-	// prompt says that the server awaits its result.
-	prompt bool
 
 	state stage
 	ctx   *handlerContext // nil: it has no slot yet

@@ -62,8 +62,8 @@ func (a *attempt) nextAlarm() time.Duration {
 	if !a.reported {
 		at = a.start + StartedAfter
 	}
-	if a.work.Timeout > 0 && !a.overdue {
-		at = min(at, a.start+a.work.Timeout)
+	if a.timeout > 0 && !a.overdue {
+		at = min(at, a.start+a.timeout)
 	}
 	return at
 }

@@ -75,7 +75,7 @@ func (s *session) checkRunning(a *attempt, now time.Duration) {
 		s.outbox.started = append(s.outbox.started, a)
 		wake(s.outboxReady)
 	}
-	if a.work.Timeout > 0 && ran >= a.work.Timeout && !a.overdue {
+	if a.timeout > 0 && ran >= a.timeout && !a.overdue {
 		a.overdue = true
 		a.ctx.end(ErrTimeout)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -106,15 +107,15 @@ func (t *tracker) endWorker(w *worker) {
 	t.changed()
 }
 
-func (t *tracker) begin(ctx context.Context, work *controller.Work, now task.Instant) *attempt {
+func (t *tracker) begin(ctx context.Context, work *kinesinv1.Claimed, now task.Instant) *attempt {
 	a := &attempt{work: work, start: now, ctx: ctx, asked: new(atomic.Bool), sleeps: map[*sleep]struct{}{}}
 	if work.Timeout > 0 {
-		a.end = now.Add(work.Timeout)
+		a.end = now.Add(task.Micros(work.Timeout))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.attempts[a] = struct{}{}
-	if t.starts[work.ID]++; t.starts[work.ID] > spinsMax {
+	if t.starts[work.Id]++; t.starts[work.Id] > spinsMax {
 		t.spinning = a
 	}
 	t.changed()

@@ -41,7 +41,7 @@ func (w *worker) serves(lambda string, r *rows) bool {
 
 // attempt is a handler that runs. tracker.mu guards sleeps and waits; the other fields never change.
 type attempt struct {
-	work  *controller.Work
+	work  *kinesinv1.Claimed
 	start task.Instant
 	end   task.Instant    // when it times out; zero for never
 	ctx   context.Context //nolint:containedctx // the handler's, to see whether it has ended
@@ -71,7 +71,7 @@ func (a *attempt) waiting(now task.Instant) bool {
 }
 
 func (a *attempt) String() string {
-	return fmt.Sprintf("%s task %s (attempt %d)", a.work.Lambda, a.work.ID, a.work.Attempt)
+	return fmt.Sprintf("%s task %s (attempt %d)", a.work.Lambda, a.work.Id, a.work.Attempt)
 }
 
 // handlerContext is the context of a handler. It records that the handler used it.
@@ -121,7 +121,7 @@ func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 		}
 	}
 	execute := c.Execute
-	c.Execute = func(ctx context.Context, work *controller.Work) controller.Outcome {
+	c.Execute = func(ctx context.Context, work *kinesinv1.Claimed) controller.Outcome {
 		a := k.tracker.begin(ctx, work, k.time.Now())
 		defer k.tracker.finish(a)
 		return execute(handlerContext{ctx, a}, work)
