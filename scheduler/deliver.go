@@ -47,9 +47,9 @@ type deliverMode struct {
 
 	retries  *buffer // when the tasks in waiting are tried again
 	waiting  map[task.ID]*task.Order
-	leftover []task.Task // wake-up rows that no task needs
-	breaker  breaker     // for reads and writes of rows
-	quota    quotaWait   // set when the quota was lacking
+	leftover []task.Task     // wake-up rows that no task needs
+	breaker  backoff.Breaker // for reads and writes of rows
+	quota    quotaWait       // set when the quota was lacking
 	batches  deliverBatches
 }
 
@@ -70,6 +70,7 @@ type deliverResult struct {
 func newDeliverMode(l *loop) *deliverMode {
 	d := &deliverMode{
 		loop: l, retries: newBuffer(deliverHeldMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
+		breaker: backoff.Breaker{Policy: retries},
 	}
 	d.batches.results = make(chan deliverResult, deliverBatchesMax)
 	d.batches.ctx, d.batches.abandon = context.WithCancel(context.Background()) //nolint:fatcontext // in no loop
@@ -79,7 +80,7 @@ func newDeliverMode(l *loop) *deliverMode {
 func (d *deliverMode) shift(by time.Duration) { d.retries.shift(by) }
 
 func (d *deliverMode) rests() bool {
-	return d.batches.running == 0 && len(d.waiting) == 0 && d.breaker.failures == 0
+	return d.batches.running == 0 && len(d.waiting) == 0 && !d.breaker.Fails()
 }
 
 // dispatchDue implements mode: it starts batches for what is due within the lead, retries first.
@@ -89,10 +90,10 @@ func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 		r := <-d.batches.results
 		d.settle(ctx, &r, now)
 	}
-	if !d.breaker.isOpen(now) {
+	if d.breaker.Left(d.Clock) == 0 {
 		err = d.checkInFlight(ctx, now)
 	}
-	for err == nil && !d.breaker.isOpen(now) && d.batches.running < deliverBatchesMax {
+	for err == nil && d.breaker.Left(d.Clock) == 0 && d.batches.running < deliverBatchesMax {
 		orders := d.takeRetries(now)
 		if len(orders) == 0 && len(d.waiting) < deliverHeldMax {
 			orders, err = d.takeFresh(ctx, now)
@@ -103,7 +104,7 @@ func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 		d.start(orders)
 	}
 	if err != nil {
-		d.backOff(ctx, err, now)
+		d.backOff(ctx, err)
 	}
 	d.Dispatcher.Remove(ctx, d.leftover)
 	d.leftover = nil
@@ -173,10 +174,10 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		d.addOrder(o)
 	}
 	if failed != nil {
-		d.backOff(ctx, failed, now)
+		d.backOff(ctx, failed)
 		return
 	}
-	d.breaker.failures = 0 // a pause that other batches need is not cut short
+	d.breaker.Worked() // a pause that other batches need is not cut short
 	if len(held) > 0 {
 		d.countFailure(d.partition, undelivered)
 		d.warn(ctx, "tasks not delivered, trying again", undelivered,
@@ -212,12 +213,12 @@ func (d *deliverMode) retryLater(o *task.Order, failure error, now task.Instant)
 }
 
 // backOff leaves the store alone for a while, because it refuses reads or writes.
-func (d *deliverMode) backOff(ctx context.Context, err error, now task.Instant) {
+func (d *deliverMode) backOff(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	d.partitionFailed(ctx, d.partition, err)
-	d.breaker.open(d.Clock, now)
+	d.breaker.Failed(d.Clock)
 }
 
 // checkInFlight reads rows again that others have acquired, or that are left alone for a while.
@@ -438,10 +439,11 @@ func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struc
 			at, room = min(at, fresh), d.quota.more
 		}
 	}
-	if d.breaker.isOpen(now) {
+	left := d.breaker.Left(d.Clock)
+	if left > 0 {
 		room = nil
 	}
-	return d.breaker.notBefore(now, at), room
+	return max(at, now.Add(left)), room
 }
 
 // acquireStarts returns how many tasks a deliver lambda's partition may acquire now.

@@ -51,7 +51,7 @@ func (s *shared) readActivity(ctx context.Context, p *progress) error {
 			return ctx.Err()
 		}
 		s.activityFailed(ctx, err)
-		if err := clock.Sleep(ctx, s.Clock, retryPause(s.Clock, failures)); err != nil {
+		if err := retries.Sleep(ctx, s.Clock, failures); err != nil {
 			return err
 		}
 	}

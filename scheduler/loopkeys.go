@@ -29,5 +29,5 @@ type keyStart struct {
 // isPaused reports whether no rows are taken because a read has failed; a clock that was set back does not
 // make it longer.
 func (k *loopKeys) isPaused(now task.Instant) bool {
-	return k.retry > now && k.retry <= now.Add(retryMax)
+	return k.retry > now && k.retry <= now.Add(retries.Max)
 }

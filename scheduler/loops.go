@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -14,10 +15,10 @@ func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
 	l := &loop{
 		shared: s, partition: p, turns: s.turnsOf(p.Lambda), delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
 		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
-		reader: scheduleReader{request: readRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
+		reader: scheduleReader{ahead: readAhead{breaker: backoff.Breaker{Policy: retries}}, request: readRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
 	}
 	l.inFlight.slots.waiter = limit.SlotWaiter{Class: p.Priority, Wake: func() { notify(wake) }}
-	l.mode = &managedMode{loop: l}
+	l.mode = &managedMode{loop: l, breaker: backoff.Breaker{Policy: retries}}
 	if l.delivers {
 		l.mode = newDeliverMode(l)
 	}

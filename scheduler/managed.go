@@ -387,7 +387,7 @@ func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struc
 		at = min(at, now.Add(heldRetryPoll))
 	}
 	if check, ok := m.inFlight.next(); ok {
-		at = min(at, m.breaker.notBefore(now, check))
+		at = min(at, max(check, now.Add(m.breaker.Left(m.Clock))))
 	}
 	return at, room
 }

@@ -62,7 +62,7 @@ func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries [
 			for i := range rows {
 				m.keys.queue.offer(rows[i].key, rows[i].keyRow, keyKnown)
 			}
-			m.keys.retry = m.now().Add(retryMax / 10)
+			m.keys.retry = m.now().Add(retries.Max / 10)
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,8 +19,8 @@ type managedMode struct {
 	resend   []task.Task // enqueued tasks whose messages may not be on their queue
 	leftover []task.Task // wake-up rows that no task needs
 
-	heldRetries []task.ID // in flight, and waiting for the retry budget
-	breaker     breaker   // for calls about leases and queues, opened by a round in which some failed
+	heldRetries []task.ID       // in flight, and waiting for the retry budget
+	breaker     backoff.Breaker // for calls about leases and queues, opened by a round in which some failed
 }
 
 // queueRoom says whether tasks of a round had to wait for room in their queue, or for their quota.
@@ -32,7 +33,7 @@ type queueRoom struct {
 func (m *managedMode) end(context.Context) {}
 
 func (m *managedMode) rests() bool {
-	return len(m.resend)+len(m.leftover) == 0 && m.breaker.failures == 0
+	return len(m.resend)+len(m.leftover) == 0 && !m.breaker.Fails()
 }
 
 func (m *managedMode) shift(time.Duration) {}

@@ -29,7 +29,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	if l.readsSoon() {
 		at = min(at, max(r.limited.next, now))
 	}
-	return r.ahead.breaker.notBefore(now, at)
+	return max(at, now.Add(r.ahead.breaker.Left(l.Clock)))
 }
 
 // read reads the partition when it is time: ahead, or a page of a full scan. A read that fails is tried again
@@ -41,11 +41,11 @@ func (l *loop) read(ctx context.Context) {
 	if r.ahead.partial { // it is completed before the next one begins
 		due, refill = false, true
 	}
-	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.slotCount.underWay && !l.isSoonDue(now) {
+	if l.foreign || r.ahead.breaker.Left(l.Clock) > 0 || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.slotCount.underWay && !l.isSoonDue(now) {
 		l.readSemaphore.withdraw(&r.request)
 		return
 	}
-	if !l.readSemaphore.acquire(&r.request, !l.stats.warm.Load(), r.ahead.breaker.failures > 0) {
+	if !l.readSemaphore.acquire(&r.request, !l.stats.warm.Load(), r.ahead.breaker.Fails()) {
 		l.widen(now)
 		return
 	}
@@ -105,9 +105,9 @@ func (l *loop) readDone(ctx context.Context, err error) bool {
 	l.stats.noteRead(l.Clock, err)
 	if err != nil {
 		l.partitionFailed(ctx, l.partition, err)
-		l.reader.ahead.breaker.open(l.Clock, l.now())
+		l.reader.ahead.breaker.Failed(l.Clock)
 		return false
 	}
-	l.reader.ahead.breaker.close()
+	l.reader.ahead.breaker.Succeeded()
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -38,9 +39,9 @@ type readAhead struct {
 	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
 	through  task.Instant // where the last one ended; zero: there was none
 	next     task.Instant
-	partial  bool    // the last one did not come to its end, though there is room
-	repeated bool    // there was a first one, so that the second one is planned
-	breaker  breaker // for all reads of the schedule
+	partial  bool            // the last one did not come to its end, though there is room
+	repeated bool            // there was a first one, so that the second one is planned
+	breaker  backoff.Breaker // for all reads of the schedule
 }
 
 // restartAt has a read-ahead begin at once, and no later in the schedule than at an instant.

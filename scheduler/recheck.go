@@ -69,7 +69,7 @@ func newRecheck(m *managedMode) *recheck {
 	steady := clock.Steady(m.Clock)
 	now := m.wall.local(steady)
 	return &recheck{
-		managedMode: m, now: now, steady: steady, budget: callBudget{open: m.breaker.isOpen(now)},
+		managedMode: m, now: now, steady: steady, budget: callBudget{open: m.breaker.Left(m.Clock) > 0},
 		leases: map[string]answer[lease.Lease]{}, ages: map[queue.Name]answer[time.Duration]{}, turns: map[task.ID]task.Instant{},
 	}
 }
@@ -147,10 +147,9 @@ func (r *recheck) end(ctx context.Context) {
 	switch {
 	case r.budget.failure != nil:
 		r.partitionFailed(ctx, r.partition, r.budget.failure)
-		r.breaker.open(r.Clock, now)
-		again = r.breaker.retry
+		again = now.Add(r.breaker.Failed(r.Clock))
 	case r.budget.made:
-		r.breaker.close()
+		r.breaker.Succeeded()
 	}
 	for _, t := range r.failed {
 		t.checkAt = again

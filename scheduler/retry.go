@@ -3,9 +3,14 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// retries are the pauses before a partition whose store or queue fails is tried again.
+var retries = backoff.Policy{Min: 20 * time.Millisecond, Max: 5 * time.Second}
 
 // warn logs a failure that is tried again, unless its kind was logged a moment ago.
 func (s *shared) warn(ctx context.Context, message string, err error, attrs ...slog.Attr) {

@@ -40,7 +40,7 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) rests(ctx context.Context) bool {
 	now, r := l.now(), &l.reader
 	early := now < l.restFrom && l.restFrom <= now.Add(ForecastSpan) // the clock may be set back
-	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.slotCount.underWay || r.request.isOpen() || r.ahead.breaker.failures > 0 ||
+	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.slotCount.underWay || r.request.isOpen() || r.ahead.breaker.Fails() ||
 		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() || l.keys != nil && !l.keys.queue.isEmpty() {
 		return false
 	}
@@ -90,7 +90,7 @@ func (l *loop) readClock() {
 	if l.keys != nil {
 		l.keys.queue.freedAll() // some wait for an instant of their rate
 	}
-	l.reader.ahead.next, l.reader.ahead.breaker.retry = 0, 0
+	l.reader.ahead.next = 0
 	full := &l.reader.full
 	if full.since = min(full.since, now); step < 0 {
 		full.begins = min(full.begins, now.Add(full.every))
@@ -205,5 +205,5 @@ func (l *loop) pause(ctx context.Context, err error) {
 	l.partitionFailed(ctx, l.partition, err)
 	l.failures++
 	l.inFlight.slots.waitNot()
-	_ = clock.Sleep(ctx, l.Clock, retryPause(l.Clock, l.failures))
+	_ = retries.Sleep(ctx, l.Clock, l.failures)
 }

@@ -35,9 +35,23 @@ func (b *Breaker) Failed(c clock.Clock) time.Duration {
 	return pause
 }
 
+// Fails reports whether the last call failed.
+func (b *Breaker) Fails() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures > 0
+}
+
 // Succeeded ends the pause and forgets the failures.
 func (b *Breaker) Succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures, b.until = 0, 0
+}
+
+// Worked forgets the failures, but cuts no pause short that others need.
+func (b *Breaker) Worked() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = 0
 }

@@ -39,4 +39,10 @@ func TestABreakerPausesLongerWithEveryFailure(t *testing.T) {
 	if got := b.Failed(c); got != 2*time.Second {
 		t.Errorf("a pause of %v after a success: want that of the first failure", got)
 	}
+	if b.Worked(); b.Fails() || b.Left(c) != 2*time.Second {
+		t.Errorf("another call worked: fails: %v, %v left: want the whole pause", b.Fails(), b.Left(c))
+	}
+	if got := b.Failed(c); got != 2*time.Second || !b.Fails() {
+		t.Errorf("a pause of %v, fails: %v: want that of the first failure", got, b.Fails())
+	}
 }
