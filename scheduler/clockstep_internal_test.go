@@ -56,7 +56,7 @@ func (heardLeases) MarkLost(context.Context, lease.Lease) error { return nil }
 func TestAStepWithinARoundGivesNoClaimUp(t *testing.T) {
 	k := &clocktest.Settable{Clock: clock.NewVirtual(at, 1).Process(0)}
 	s := newShared(Config{Clock: k, FlightRows: 1, Leases: heardLeases{k}})
-	l := newLoop(s, task.Partition{}, clock.Steady(k).Add(-time.Hour), partitionRowsMin)
+	l := newLoop(s, task.Partition{}, tickOf(k).Add(-time.Hour), partitionRowsMin)
 	decided := func() []task.Order {
 		r := newRecheck(&managedMode{loop: l})
 		now := k.Now()

@@ -32,7 +32,7 @@ type DueCounts [len(DueHorizons)]int64
 
 // dueSoonCount plans the counting of one partition's tasks that are due soon.
 type dueSoonCount struct {
-	next  task.Instant
+	next  tick
 	every time.Duration  // 0: with each scan
 	known []task.Instant // wake-ups of the rows that were counted last, in order
 	more  bool           // there may be more rows behind them
@@ -40,18 +40,18 @@ type dueSoonCount struct {
 
 // span returns how far a scan goes, and with what limit, that otherwise goes through an instant; counts says
 // that its rows are to be counted.
-func (d *dueSoonCount) span(now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
-	if now < d.next && d.next <= now.Add(2*countEvery) { // the clock may be set back
+func (d *dueSoonCount) span(c clock.Clock, now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
+	if tickOf(c) < d.next {
 		return through, limit, false
 	}
 	return max(through, now.Add(ForecastSpan+d.every*5/4)), min(limit, countRowsMax), true // until the next count
 }
 
 // counted keeps the first rows of a scan that span made longer; more says that there may be more rows.
-func (d *dueSoonCount) counted(c clock.Clock, now task.Instant, rows []task.Instant, more bool) {
+func (d *dueSoonCount) counted(c clock.Clock, rows []task.Instant, more bool) {
 	if d.every > 0 {
 		spread, _ := bits.Mul64(c.Uint64(), uint64(d.every/2))
-		d.next = now.Add(d.every - d.every/4 + time.Duration(spread))
+		d.next = tickOf(c).Add(d.every - d.every/4 + time.Duration(spread))
 	}
 	d.known, d.more = rows, more
 }

@@ -21,7 +21,7 @@ type firedPartition struct {
 
 	// These are guarded by idlePartitions.mu.
 	since  task.Instant // when the partition came here: see fullScan
-	lookAt task.Instant // when it is looked at next, by clock.Steady
+	lookAt tick         // when it is looked at next
 	warm   bool         // it was looked at, or a loop has read it
 	gone   bool         // it is not fired here any more
 }
@@ -62,7 +62,7 @@ type idlePartitions struct {
 }
 
 // look plans the next look at a partition. Call with mu held.
-func (i *idlePartitions) look(p *firedPartition, at task.Instant) {
+func (i *idlePartitions) look(p *firedPartition, at tick) {
 	p.lookAt = at
 	if i.looks.Put(p); p.IsFirst() {
 		notify(i.changed)
@@ -89,5 +89,5 @@ type loopGroup struct {
 	sync.WaitGroup
 
 	ctx   context.Context //nolint:containedctx // of Run, which starts the loops
-	start task.Instant    // when Run began, by clock.Steady
+	start tick            // when Run began
 }

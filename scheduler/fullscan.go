@@ -11,22 +11,21 @@ import (
 // beginScan begins a scan when it is time, over all that lies before the margin of a read-ahead, except what
 // gates are known to hold there.
 func (l *loop) beginScan(now task.Instant) {
-	f := &l.reader.full
-	if f.underWay || !l.held.probes && now < f.begins && f.begins <= now.Add(f.every) { // the clock may be set back
+	f, t := &l.reader.full, l.tick()
+	if f.underWay || !l.held.probes && t < f.begins {
 		return
 	}
-	f.underWay, f.after, f.through = true, l.held.scanAfter(now, l.inFlight), now.Add(-readMargin)
+	f.underWay, f.after, f.through = true, l.held.scanAfter(t, l.inFlight), now.Add(-readMargin)
 	if l.held.isPaced {
 		f.through = now // no read-ahead lets such rows through
 	}
-	f.begins, f.page = now.Add(f.every), now
+	f.begins, f.page = t.Add(f.every), t
 }
 
 // isScanDue reports whether the next page of a full scan may be read, and there is room for it.
-func (l *loop) isScanDue(now task.Instant) bool {
+func (l *loop) isScanDue(now tick) bool {
 	f := &l.reader.full
-	soon := f.page <= now || f.page > now.Add(max(scanPause, paceWaitMax)) // the clock may be set back
-	return f.underWay && !l.foreign && soon && l.roomForScan()
+	return f.underWay && !l.foreign && f.page <= now && l.roomForScan()
 }
 
 // roomForScan reports whether half of the buffer is free of what the scan has brought. Later rows give way to
@@ -68,9 +67,9 @@ func (l *loop) scanPage(ctx context.Context) error {
 		return err
 	}
 	for i := range rows {
-		held, again := l.holdScanned(&rows[i])
-		if !again.IsZero() { // the scan goes on there
-			f.page = again
+		held, wait := l.holdScanned(&rows[i])
+		if wait > 0 { // the scan goes on there
+			f.page = l.tick().Add(wait)
 			l.held.paceRows = i
 			return nil
 		}
@@ -83,7 +82,7 @@ func (l *loop) scanPage(ctx context.Context) error {
 		l.held.scanned(f.through)
 		return nil
 	}
-	f.after, f.page = last, l.now()
+	f.after, f.page = last, l.tick()
 	if l.Queue.Durable() {
 		f.page = f.page.Add(scanPause * time.Duration(limit) / scanPageMax)
 	}

@@ -138,7 +138,7 @@ func (l *loop) leave(t *task.Task) {
 // another process has put back is in flight here and has to be read as well.
 func (l *loop) readAnew(now task.Instant) {
 	f := &l.reader.full
-	f.underWay, f.begins = false, now
+	f.underWay, f.begins = false, 0
 	l.reader.ahead.next, l.reader.ahead.partial = 0, false
 	if l.Foreign && !l.foreign {
 		l.inFlight.checkAll(now)

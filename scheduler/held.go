@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"time"
+
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -105,13 +107,13 @@ func (l *loop) passesOverAhead(row *task.Task) bool {
 }
 
 // holdScanned is passesOver for a full scan, which lets rows go where a gate resumes at a pace; if not zero,
-// the scan goes on with this row at again.
-func (l *loop) holdScanned(row *task.Task) (held bool, again task.Instant) {
+// the scan goes on with this row after a wait.
+func (l *loop) holdScanned(row *task.Task) (held bool, wait time.Duration) {
 	h, now := &l.held, l.now()
 	if g := l.gateAt(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
 		granted, at := l.Gating.Pace(g, l.partition)
 		if !granted {
-			return true, min(max(at, now.Add(scanPause)), now.Add(paceWaitMax))
+			return true, min(max(at.Sub(now), scanPause), paceWaitMax)
 		}
 		if h.mayGo == nil {
 			h.mayGo = map[task.ID]struct{}{}

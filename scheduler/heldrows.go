@@ -52,17 +52,17 @@ type heldRows struct {
 	some    bool // a row was passed over since these are the gates
 
 	every    time.Duration // between two passes from the head
-	pass     task.Instant  // when the last one began; zero: it is to begin
+	pass     tick          // when the last one began; zero: it is to begin
 	through  task.Instant  // behind which the next full scan begins
 	count    int           // rows that full scans have passed over since then
 	scanning int           // by the one that goes on
 	unsure   bool          // a row behind through may be neither held nor known
 
-	ahead   rowKey       // behind which the next read-ahead begins, at the earliest
-	margin  task.Instant // when a read-ahead begins at its margin again
-	counted rowKey       // up to which read-aheads have counted what they pass over
-	further int          // rows that they have counted, and no full scan
-	before  int          // as many of these there were when the full scan began
+	ahead   rowKey // behind which the next read-ahead begins, at the earliest
+	margin  tick   // when a read-ahead begins at its margin again
+	counted rowKey // up to which read-aheads have counted what they pass over
+	further int    // rows that they have counted, and no full scan
+	before  int    // as many of these there were when the full scan began
 
 	expiring *buffer              // rows that expire while they are held
 	mayGo    map[task.ID]struct{} // rows that go although a gate that resumes at a pace holds them
@@ -81,10 +81,10 @@ func (h *heldRows) forget() {
 func (h *heldRows) pacedRows(limit int) int { return min(2*h.paceRows+pacedRowsMin, limit) }
 
 // scanAfter returns the key behind which a full scan begins that begins now.
-func (h *heldRows) scanAfter(now task.Instant, s *inFlightSet) (after store.WakeKey) {
+func (h *heldRows) scanAfter(now tick, s *inFlightSet) (after store.WakeKey) {
 	h.scanning, h.before = 0, h.further
 	clear(h.mayGo)
-	fresh := h.pass <= now && now < h.pass.Add(h.every)
+	fresh := h.pass != 0 && now < h.pass.Add(h.every)
 	if fresh && h.count > 0 && !h.isPaced && !h.unsure && !s.overflowed {
 		return store.WakeKey{Wake: h.through, ID: lastID}
 	}
@@ -101,8 +101,8 @@ func (h *heldRows) scanned(through task.Instant) {
 
 // readFrom returns where a read-ahead begins that would begin at a key: behind what it has passed over. Once
 // in a while it begins at the key all the same, since another process may have stored rows there.
-func (h *heldRows) readFrom(key rowKey, now task.Instant) rowKey {
-	if !h.some || now >= h.margin || h.margin > now.Add(marginEvery) { // the clock may be set back
+func (h *heldRows) readFrom(key rowKey, now tick) rowKey {
+	if !h.some || now >= h.margin {
 		h.margin = now.Add(marginEvery)
 		return key
 	}

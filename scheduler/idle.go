@@ -37,7 +37,7 @@ func (s *Scheduler) add(p *firedPartition) {
 		s.startLoop(p)
 		return
 	}
-	i.look(p, clock.Steady(s.Clock))
+	i.look(p, tickOf(s.Clock))
 }
 
 // remove ends the loop of a partition that is not fired here any more, unless it is kept.
@@ -121,9 +121,9 @@ func (s *Scheduler) tellIdle(p *firedPartition, t *task.Task, kind hintKind, at 
 	return true
 }
 
-// lookFor returns when to look for a row that wakes then, by clock.Steady.
-func (s *Scheduler) lookFor(at, now task.Instant) task.Instant {
-	return clock.Steady(s.Clock).Add(max(at.Add(-ForecastSpan).Sub(now), 0))
+// lookFor returns when to look for a row that wakes then.
+func (s *Scheduler) lookFor(at, now task.Instant) tick {
+	return tickOf(s.Clock).Add(max(at.Add(-ForecastSpan).Sub(now), 0))
 }
 
 // rest makes a partition idle whose loop has nothing to do, if there are many loops. The loop then ends.
@@ -140,7 +140,7 @@ func (s *Scheduler) rest(ctx context.Context, p *firedPartition, l *loop) bool {
 	l.stats.progress.mark(s.Clock)
 	if now := s.Clock.Now(); err != nil || first <= now.Add(ForecastSpan) {
 		if err == nil {
-			l.restFrom = max(l.restFrom, first) // until then it is there
+			l.restFrom = max(l.restFrom, tickOf(s.Clock).Add(first.Sub(now))) // until then it is there
 		}
 		return false
 	}
@@ -160,7 +160,7 @@ func (s *Scheduler) rest(ctx context.Context, p *firedPartition, l *loop) bool {
 func (s *Scheduler) planLook(p *firedPartition, first task.Instant) {
 	first = min(first, task.Instant(p.later.Load()))
 	spread, _ := bits.Mul64(s.Clock.Uint64(), uint64(scanEvery/2))
-	at := clock.Steady(s.Clock).Add(scanEvery - scanEvery/4 + time.Duration(spread))
+	at := tickOf(s.Clock).Add(scanEvery - scanEvery/4 + time.Duration(spread))
 	if first < never {
 		at = min(at, s.lookFor(first, s.Clock.Now()))
 	}
@@ -216,7 +216,7 @@ func (s *Scheduler) nextLook() (p *firedPartition, wait time.Duration) {
 	i := &s.idle
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	now := clock.Steady(s.Clock)
+	now := tickOf(s.Clock)
 	if _, step := i.wall.read(s.Clock); step.Abs() >= clock.StepMin {
 		for p := range i.looks.All() {
 			p.lookAt = now // which keeps the heap one
@@ -248,7 +248,7 @@ func (s *Scheduler) looked(ctx context.Context, p *firedPartition, first task.In
 	case err == nil && first <= now.Add(ForecastSpan), err != nil && i.loops < 2*s.IdleLoops:
 		s.startLoop(p)
 	case err != nil:
-		i.look(p, clock.Steady(s.Clock).Add(idleRetry))
+		i.look(p, tickOf(s.Clock).Add(idleRetry))
 	default:
 		if p.since.IsZero() {
 			p.since = now

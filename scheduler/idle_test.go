@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -192,24 +192,16 @@ func TestIdlePartitionsOfAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// stepping is a clock whose wall clock can be set, and whose other readings go on.
-type stepping struct{ *settable }
-
-func (s stepping) Read() clock.Readings {
-	mono := s.Clock.Now().Sub(0)
-	return clock.Readings{Mono: mono, Boot: mono, Wall: s.Now()}
-}
-
 // Due times follow steps of the wall clock, also where no loop runs.
 func TestAStepOfTheClockIsSeenByIdlePartitions(t *testing.T) {
 	inIdleWorld(t, 3, func(w *world) {
-		wall := stepping{&settable{Clock: w.clock}}
+		wall := &clocktest.Settable{Clock: w.clock}
 		w.wall = wall
 		one := w.waiting(w.parts.all[0], 31*time.Minute)
 		s := w.start()
 		w.advance(time.Minute)
 		const step = 29*time.Minute + 30*time.Second
-		wall.off.Store(int64(step))
+		wall.Step(step)
 		due := w.clock.Now().Add(30 * time.Second)
 		s.ClockStepped(step)
 		w.advance(time.Minute)

@@ -10,7 +10,7 @@ import (
 // A pass reads the schedule for keys whose lists in memory ran low.
 
 // nextPass returns when the next page of a pass is to be read; zero: none is.
-func (l *loop) nextPass() task.Instant {
+func (l *loop) nextPass() tick {
 	if l.keys == nil || l.foreign || l.reader.ahead.through.IsZero() || !l.keys.queue.wantsPass() {
 		return 0
 	}
@@ -21,14 +21,14 @@ func (l *loop) nextPass() task.Instant {
 }
 
 // isPassDue reports whether a page of a pass may be read now.
-func (l *loop) isPassDue(now task.Instant) bool {
+func (l *loop) isPassDue(now tick) bool {
 	at := l.nextPass()
-	return !at.IsZero() && (at <= now || at > now.Add(2*keyPassEvery)) // the clock may be set back
+	return at != 0 && at <= now
 }
 
 // passPage reads the next page of a pass, which fills the lists of keys that ran low.
 func (l *loop) passPage(ctx context.Context) error {
-	k, q, now := l.keys, l.keys.queue, l.now()
+	k, q, now := l.keys, l.keys.queue, l.tick()
 	if !q.pass.underWay && len(q.low) == 0 {
 		k.again = now.Add(keyPassEvery)
 	}

@@ -114,7 +114,7 @@ func (l *loop) offerRow(row *task.Task, r keyRow, how keyOffer) {
 
 // keysReady returns about how many rows could start whose keys are ready.
 func (l *loop) keysReady() int {
-	if l.keys == nil || l.keys.isPaused(l.now()) {
+	if l.keys == nil || l.tick() < l.keys.retry {
 		return 0
 	}
 	k, q := l.keys, l.keys.queue
@@ -172,8 +172,8 @@ func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
 	if l.keys == nil {
 		return at
 	}
-	if l.keys.isPaused(now) {
-		return l.keys.retry
+	if l.tick() < l.keys.retry {
+		return l.wall.local(l.keys.retry)
 	}
 	if len(l.keys.queue.ready) > 0 && !lacking {
 		return now
@@ -186,12 +186,12 @@ func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
 
 // publishKeys lets others see how many rows wait for their limit key.
 func (l *loop) publishKeys() {
-	now := l.now()
-	if l.keys == nil || now < l.keys.counted && l.keys.counted <= now.Add(keyCountEvery) {
+	now := l.tick()
+	if l.keys == nil || now < l.keys.counted {
 		return
 	}
 	l.keys.counted = now.Add(keyCountEvery)
 	var waiting int
-	waiting, l.keys.heldReady = l.keys.queue.held(now)
+	waiting, l.keys.heldReady = l.keys.queue.held(l.wall.local(now))
 	l.stats.heldByKey.Store(int64(waiting))
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -46,7 +44,7 @@ type keySlots struct {
 // keyUse is what is known of one key.
 type keyUse struct {
 	used    int          // slots
-	next    task.Instant // theoretical arrival time of the next start, as in GCRA
+	next    tick         // theoretical arrival time of the next start, as in GCRA
 	waiting []*keyWaiter // loops with tasks that got no slot
 }
 
@@ -75,7 +73,7 @@ func (s *keySlots) set(limits keyLimits, inTurn bool) {
 
 // take takes a slot and a start of a key. If there is none it says when to ask again; zero: when the waiter
 // is told, because a slot is free.
-func (s *keySlots) take(key string, now task.Instant, w *keyWaiter) (ok bool, again task.Instant) {
+func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.use(key, now)
@@ -83,8 +81,8 @@ func (s *keySlots) take(key string, now task.Instant, w *keyWaiter) (ok bool, ag
 		u.add(w)
 		return false, 0
 	}
-	if next := s.nextStart(u, now); next > now {
-		return false, next
+	if u.next > now {
+		return false, u.next
 	}
 	u.remove(w)
 	u.used++
@@ -92,22 +90,15 @@ func (s *keySlots) take(key string, now task.Instant, w *keyWaiter) (ok bool, ag
 	return true, 0
 }
 
-// nextStart returns when the next start of a key may be.
-func (s *keySlots) nextStart(u *keyUse, now task.Instant) task.Instant {
-	if s.limits.every == 0 || u.next > now.Add(s.limits.every+keyTolerance) { // the clock was set back
-		u.next = 0
-	}
-	return u.next
-}
-
-func (s *keySlots) countStart(u *keyUse, now task.Instant) {
+// countStart counts a start of a key. Many that nobody asked for hold up the next no longer than a few.
+func (s *keySlots) countStart(u *keyUse, now tick) {
 	if s.limits.every > 0 {
-		u.next = max(u.next, now.Add(-keyTolerance)).Add(s.limits.every)
+		u.next = min(max(u.next, now.Add(-keyTolerance)).Add(s.limits.every), now.Add(s.limits.every+keyTolerance))
 	}
 }
 
 // started counts a start that nobody asked for: that of a task whose worker was lost.
-func (s *keySlots) started(key string, now task.Instant) {
+func (s *keySlots) started(key string, now tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countStart(s.use(key, now), now)
@@ -185,11 +176,11 @@ func (s *keySlots) look(key string) (used int, limits keyLimits) {
 }
 
 // isFull reports whether no task of a key may start now.
-func (s *keySlots) isFull(key string, now task.Instant) bool {
+func (s *keySlots) isFull(key string, now tick) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.keys[key]
-	return u != nil && (s.limits.atOnce > 0 && u.used >= s.limits.atOnce || s.nextStart(u, now) > now)
+	return u != nil && (s.limits.atOnce > 0 && u.used >= s.limits.atOnce || u.next > now)
 }
 
 // waits reports whether a loop waits for a slot of a key.
@@ -201,7 +192,7 @@ func (s *keySlots) waits(key string) bool {
 }
 
 // use returns the record of a key. Call with mu held.
-func (s *keySlots) use(key string, now task.Instant) *keyUse {
+func (s *keySlots) use(key string, now tick) *keyUse {
 	u := s.keys[key]
 	if u == nil {
 		s.sweep(now)
@@ -212,12 +203,12 @@ func (s *keySlots) use(key string, now task.Instant) *keyUse {
 }
 
 // sweep forgets the keys without use when there are twice as many as after the last time.
-func (s *keySlots) sweep(now task.Instant) {
+func (s *keySlots) sweep(now tick) {
 	if now == 0 || len(s.keys) < 2*s.swept+keyUsesSweepMin {
 		return
 	}
 	for key, u := range s.keys {
-		if u.used <= 0 && len(u.waiting) == 0 && s.nextStart(u, now) <= now.Add(-keyTolerance) {
+		if u.used <= 0 && len(u.waiting) == 0 && u.next <= now.Add(-keyTolerance) {
 			delete(s.keys, key)
 		}
 	}

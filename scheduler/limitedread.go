@@ -42,22 +42,19 @@ const (
 func (l *loop) readsSoon() bool { return l.limited && l.Foreign && !l.foreign && l.stats.warm.Load() }
 
 // isSoonDue reports whether it is time.
-func (l *loop) isSoonDue(now task.Instant) bool {
-	next := l.reader.limited.next
-	return l.readsSoon() && (now >= next || next > now.Add(soonEvery)) // the clock may be set back
-}
+func (l *loop) isSoonDue(now tick) bool { return l.readsSoon() && now >= l.reader.limited.next }
 
 // readSoon reads what is due about now, what was stored late, and what holds a slot that tasks wait for.
-func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
+func (l *loop) readSoon(ctx context.Context, t tick) error {
 	r, g := &l.reader.limited, l.inFlight.slots.group
-	if now >= r.around || r.around > now.Add(soonEvery) {
+	if now := l.wall.local(t); t >= r.around {
 		if err := l.readAroundNow(ctx, now); err != nil {
 			return err
 		}
-		if err := l.readLate(ctx, now); err != nil {
+		if err := l.readLate(ctx, t, now); err != nil {
 			return err
 		}
-		r.around = now.Add(soonEvery)
+		r.around = t.Add(soonEvery)
 	}
 	if r.next = r.around; g == nil {
 		return nil
@@ -66,7 +63,7 @@ func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
 	if last == (rowKey{}) {
 		return nil
 	}
-	r.next = min(r.next, now.Add(holdersEvery))
+	r.next = min(r.next, t.Add(holdersEvery))
 	return l.readHolders(ctx, first, last)
 }
 
@@ -85,14 +82,14 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 }
 
 // readLate reads the next page of the late scan, if it is time.
-func (l *loop) readLate(ctx context.Context, now task.Instant) error {
+func (l *loop) readLate(ctx context.Context, t tick, now task.Instant) error {
 	r := &l.reader.limited
 	if r.late == (rowKey{}) {
-		if now < r.lateNext && r.lateNext <= now.Add(lateEvery) { // the clock may be set back
+		if t < r.lateNext {
 			return nil
 		}
 		r.lateScans++
-		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateScans))), now.Add(lateEvery), 0
+		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateScans))), t.Add(lateEvery), 0
 	}
 	limit := l.pageRows()
 	rows, end, err := l.readPage(ctx, l.wakeKey(r.late), now.Add(-soonBefore), limit)

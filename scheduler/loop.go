@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -61,7 +60,7 @@ type loop struct {
 	failures  int // in a row
 	stop      context.CancelFunc
 	rest      func(ctx context.Context) bool // makes the partition idle, so that the loop ends; nil: it never is
-	restFrom  task.Instant                   // when that is tried next
+	restFrom  tick                           // when that is tried next
 
 	looked  uint64               // the newest look that was made
 	resting atomic.Pointer[rest] // nil: it works
@@ -76,12 +75,14 @@ type loop struct {
 }
 
 // now returns what the wall clock shows, or would show if it was not set in this round.
-func (l *loop) now() task.Instant { return l.wall.local(clock.Steady(l.Clock)) }
+func (l *loop) now() task.Instant { return l.wall.local(l.tick()) }
+
+func (l *loop) tick() tick { return tickOf(l.Clock) }
 
 // nowWithoutSteps returns now less what the wall clock was set forward in the last store.CallMax. By it no
 // call that is under way looks older than it is.
 func (l *loop) nowWithoutSteps() task.Instant {
-	if clock.Steady(l.Clock) >= l.wall.stepped.Add(store.CallMax) {
+	if l.tick() >= l.wall.stepped.Add(store.CallMax) {
 		return l.now()
 	}
 	return l.now().Add(-l.wall.forward)

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/runtest"
@@ -624,23 +623,14 @@ func TestAKeyedTaskBehindAFullQueueIsOverdue(t *testing.T) {
 	})
 }
 
-// settable is a wall clock that somebody sets; timers go on measuring durations.
-type settable struct {
-	clock.Clock
-
-	off atomic.Int64
-}
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.off.Load())) }
-
 func TestAClockThatIsSetStopsNothing(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -3 * time.Second, time.Hour} {
 		inWorld(t, depth, func(w *world) {
-			wall := &settable{Clock: w.clock}
+			wall := &clocktest.Settable{Clock: w.clock}
 			w.wall = wall
 			w.start()
 			w.advance(7 * time.Second)
-			wall.off.Store(int64(step))
+			wall.Step(step)
 			w.advance(scheduler.WindowDefault / 2) // whatever it was waiting for is over now
 			stored := w.next(high, 2*time.Second)
 			stored.Due = wall.Now().Add(2 * time.Second).CeilMillis()

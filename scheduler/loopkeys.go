@@ -10,11 +10,11 @@ type loopKeys struct {
 	limits  keyLimits
 	taken   map[task.ID]*keyStart // slots that the round has taken
 	told    []string              // keys of which this loop was told that a slot is free
-	retry   task.Instant          // when rows are taken again after a read has failed
+	retry   tick                  // when rows are taken again after a read has failed
 	blocked bool                  // the last round lacked room or a quota for keys that were ready
-	page    task.Instant          // when the next page of a pass may be read
-	again   task.Instant          // when a pass may look again for keys without a list
-	counted task.Instant          // when stats.heldByKey is counted again
+	page    tick                  // when the next page of a pass may be read
+	again   tick                  // when a pass may look again for keys without a list
+	counted tick                  // when stats.heldByKey is counted again
 
 	heldReady int // rows whose keys were ready then, and that waited for something else
 }
@@ -24,10 +24,4 @@ type keyStart struct {
 	key   string
 	mayGo bool // a gate that resumes at a pace has let the task go
 	made  bool // the task was started: what is in flight counts it
-}
-
-// isPaused reports whether no rows are taken because a read has failed; a clock that was set back does not
-// make it longer.
-func (k *loopKeys) isPaused(now task.Instant) bool {
-	return k.retry > now && k.retry <= now.Add(retries.Max)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // newLoop returns the loop of a partition, which has not started. rows bounds its buffer.
-func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
+func newLoop(s *shared, p task.Partition, start tick, rows int) *loop {
 	wake := make(chan struct{}, 1)
 	l := &loop{
 		shared: s, partition: p, turns: s.turnsOf(p.Lambda), delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,

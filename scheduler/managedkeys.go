@@ -11,7 +11,7 @@ import (
 // turn as well, as if they were of one key.
 func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed int) (taken []entry) {
 	k := m.keys
-	if k == nil || len(k.queue.ready) == 0 || k.isPaused(now) {
+	if k == nil || len(k.queue.ready) == 0 || m.tick() < k.retry {
 		return nil
 	}
 	keys := len(k.queue.ready)
@@ -24,11 +24,11 @@ func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed i
 		k.queue.othersDue = 0
 	}
 	rows := k.queue.take(now.Add(m.Lead/2), min(allowed, batchRowsMax), func(key string) (bool, task.Instant) {
-		ok, again := k.slots.take(key, now, k.waiter)
-		if !again.IsZero() {
-			again = again.Add(m.Lead / 2) // as a due time: keys are ready that much earlier
+		ok, again := k.slots.take(key, m.tick(), k.waiter)
+		if again == 0 {
+			return ok, 0
 		}
-		return ok, again
+		return ok, m.wall.local(again).Add(m.Lead / 2) // as a due time: keys are ready that much earlier
 	})
 	once := rows[:0]
 	for i := range rows {
@@ -62,7 +62,7 @@ func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries [
 			for i := range rows {
 				m.keys.queue.offer(rows[i].key, rows[i].keyRow, keyKnown)
 			}
-			m.keys.retry = m.now().Add(retries.Max / 10)
+			m.keys.retry = m.tick().Add(retries.Max / 10)
 			return nil
 		}
 	}
@@ -97,13 +97,13 @@ func (m *managedMode) keyOrders(orders []task.Order) []task.Order {
 	if m.keys == nil {
 		return orders
 	}
-	kept, now := orders[:0], m.now()
+	kept := orders[:0]
 	for i := range orders {
 		o := &orders[i]
 		switch {
 		case !m.isKeyLimited(&o.Task) || m.keys.taken[o.Task.ID] != nil:
 		case o.Event.Kind == task.WorkerLost:
-			m.keys.slots.started(o.Task.LimitKey, now)
+			m.keys.slots.started(o.Task.LimitKey, m.tick())
 		case isRetry(*o):
 			m.inFlight.drop(o.Task.ID)
 			m.offerRow(&o.Task, keyRow{due: o.Task.Wake, mustRead: true, mayGo: true}, keyRead)

@@ -134,7 +134,7 @@ const heldLeasesMax = 1 << 14
 // them has read the others need not read. It never says that a lease is over.
 type heldLeases struct {
 	mu    sync.Mutex
-	until map[string]task.Instant // by clock.Steady
+	until map[string]tick
 }
 
 func (h *heldLeases) note(l *lease.Lease) {
@@ -145,7 +145,7 @@ func (h *heldLeases) note(l *lease.Lease) {
 		return
 	}
 	if h.until == nil {
-		h.until = map[string]task.Instant{}
+		h.until = map[string]tick{}
 	}
 	if _, found := h.until[l.Worker]; !found && len(h.until) >= heldLeasesMax {
 		for worker := range h.until { // any will do
@@ -153,11 +153,11 @@ func (h *heldLeases) note(l *lease.Lease) {
 			break
 		}
 	}
-	h.until[l.Worker] = l.HoldsUntil().Add(task.ClockBound)
+	h.until[l.Worker] = tick(l.HoldsUntil().Add(task.ClockBound))
 }
 
-// end returns until when a lease holds at least, by clock.Steady; zero when nothing is known of it.
-func (h *heldLeases) end(worker string) task.Instant {
+// end returns until when a lease holds at least; zero when nothing is known of it.
+func (h *heldLeases) end(worker string) tick {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.until[worker]

@@ -135,7 +135,7 @@ func (s *Scheduler) apply(a *assignment, released map[task.Partition]time.Durati
 func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.progress.end()
 	ctx, stop := context.WithCancel(ctx)
-	g := &loopGroup{ctx: ctx, start: clock.Steady(s.Clock)}
+	g := &loopGroup{ctx: ctx, start: tickOf(s.Clock)}
 	defer g.Wait()
 	defer s.fired.Store(&map[task.Partition]*firedPartition{})
 	defer s.foreign.close()

@@ -28,7 +28,7 @@ func (l *loop) readStart(now task.Instant) rowKey {
 	if r := &l.reader.ahead; !r.through.IsZero() {
 		from = min(from, r.through) // it may be long ago, when the store was away
 	}
-	start := l.held.readFrom(endOf(max(from, 0)), now)
+	start := l.held.readFrom(endOf(max(from, 0)), l.tick())
 	if missed := l.reader.ahead.missed; !missed.IsZero() && missed <= start.at {
 		start = endOf(max(missed-1, 0))
 	}
@@ -89,7 +89,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 	after := l.wakeKey(from)
 	to, limit, counts := until.at, l.buffer.limit, false
 	if whole {
-		to, limit, counts = l.reader.dueSoon.span(now, until.at, l.buffer.limit)
+		to, limit, counts = l.reader.dueSoon.span(l.Clock, now, until.at, l.buffer.limit)
 	}
 	enough := limit
 	var counted []task.Instant // wake-ups of what is due soon
@@ -117,7 +117,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 		full := len(page) == limit
 		last := l.passesRows() && pages >= heldPagesMax
 		if counts && (!full || last || len(counted) >= enough) {
-			l.reader.dueSoon.counted(l.Clock, now, counted, full)
+			l.reader.dueSoon.counted(l.Clock, counted, full)
 			l.storeDue(now)
 			whole = false
 			to, limit, counts = until.at, l.buffer.limit, false

@@ -3,12 +3,10 @@ package scheduler
 import (
 	"context"
 	"time"
-
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // nextRead returns when to read next.
-func (l *loop) nextRead(now task.Instant) task.Instant {
+func (l *loop) nextRead(now tick) tick {
 	if l.foreign {
 		return now.Add(idleMax)
 	}
@@ -20,7 +18,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	if r.full.underWay && l.roomForScan() {
 		at = min(at, max(r.full.page, now))
 	}
-	if pass := l.nextPass(); !pass.IsZero() {
+	if pass := l.nextPass(); pass != 0 {
 		at = min(at, max(pass, now))
 	}
 	if l.slotCount.underWay {
@@ -35,13 +33,13 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 // read reads the partition when it is time: ahead, or a page of a full scan. A read that fails is tried again
 // soon; meanwhile what is known is dispatched.
 func (l *loop) read(ctx context.Context) {
-	now, r := l.now(), &l.reader
-	due := now >= r.ahead.next || r.ahead.next > now.Add(l.Window/2) // the clock may be set back
+	t, r := l.tick(), &l.reader
+	now, due := l.wall.local(t), t >= r.ahead.next
 	refill := l.buffer.isLow()
 	if r.ahead.partial { // it is completed before the next one begins
 		due, refill = false, true
 	}
-	if l.foreign || r.ahead.breaker.Left(l.Clock) > 0 || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.slotCount.underWay && !l.isSoonDue(now) {
+	if l.foreign || r.ahead.breaker.Left(l.Clock) > 0 || !due && !refill && !l.isScanDue(t) && !l.isPassDue(t) && !l.slotCount.underWay && !l.isSoonDue(t) {
 		l.readSemaphore.withdraw(&r.request)
 		return
 	}
@@ -59,21 +57,21 @@ func (l *loop) read(ctx context.Context) {
 		}
 	}
 	if due {
-		r.ahead.next = now.Add(l.readEvery())
+		r.ahead.next = t.Add(l.readEvery())
 		l.beginScan(now)
 	}
 	if l.slotCount.underWay && !l.readDone(ctx, l.readSlotCount(ctx)) {
 		return
 	}
-	if l.isSoonDue(now) && !l.readDone(ctx, l.readSoon(ctx, now)) {
+	if l.isSoonDue(t) && !l.readDone(ctx, l.readSoon(ctx, t)) {
 		return
 	}
-	if l.isScanDue(now) {
+	if l.isScanDue(t) {
 		l.readDone(ctx, l.scanPage(ctx))
-	} else if due && r.full.underWay && now >= r.full.begins {
+	} else if due && r.full.underWay && t >= r.full.begins {
 		l.readDone(ctx, l.rescanPage(ctx))
 	}
-	if l.isPassDue(now) {
+	if l.isPassDue(t) {
 		l.readDone(ctx, l.passPage(ctx))
 	}
 	if due {

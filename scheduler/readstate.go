@@ -38,7 +38,7 @@ type scheduleReader struct {
 type readAhead struct {
 	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
 	through  task.Instant // where the last one ended; zero: there was none
-	next     task.Instant
+	next     tick
 	partial  bool            // the last one did not come to its end, though there is room
 	repeated bool            // there was a first one, so that the second one is planned
 	breaker  backoff.Breaker // for all reads of the schedule
@@ -57,8 +57,8 @@ type fullScan struct {
 	underWay bool
 	after    store.WakeKey // where it goes on
 	through  task.Instant  // where it ends
-	begins   task.Instant  // when the next one begins
-	page     task.Instant  // when the next page may be read
+	begins   tick          // when the next one begins
+	page     tick          // when the next page may be read
 	every    time.Duration
 	since    task.Instant  // when the partition came here: the task of an older row may be in flight
 	rescan   store.WakeKey // how far a scan that waits for room was gone over again
@@ -72,14 +72,14 @@ func newFullScan(random uint64) fullScan {
 
 // limitedRead is the state of the reads that an owner makes in between while limits bound what runs.
 type limitedRead struct {
-	next   task.Instant
-	around task.Instant // when it reads about now next
-	after  rowKey       // where the read of what holds slots goes on; zero: at the first
+	next   tick
+	around tick   // when it reads about now next
+	after  rowKey // where the read of what holds slots goes on; zero: at the first
 
-	late      rowKey       // where the late scan goes on; zero: none is under way
-	lateNext  task.Instant // when the next one begins
-	lateScans uint         // that have begun
-	lateRows  int          // of that under way, at most
+	late      rowKey // where the late scan goes on; zero: none is under way
+	lateNext  tick   // when the next one begins
+	lateScans uint   // that have begun
+	lateRows  int    // of that under way, at most
 }
 
 // slotCount is the state of one partition's count of slots.

@@ -41,7 +41,7 @@ type recheck struct {
 	*managedMode
 
 	now    task.Instant
-	steady task.Instant // now by clock.Steady, by which leases and outages are counted
+	steady tick // now, by which leases and outages are counted
 	leases map[string]answer[lease.Lease]
 	ages   map[queue.Name]answer[time.Duration]
 
@@ -66,7 +66,7 @@ type answer[V any] struct {
 }
 
 func newRecheck(m *managedMode) *recheck {
-	steady := clock.Steady(m.Clock)
+	steady := m.tick()
 	now := m.wall.local(steady)
 	return &recheck{
 		managedMode: m, now: now, steady: steady, budget: callBudget{open: m.breaker.Left(m.Clock) > 0},
@@ -216,7 +216,7 @@ func (r *recheck) decide(ctx context.Context, t *task.Task) (event task.Event, a
 			return task.Event{}, false, err
 		}
 		d := decide(t, f)
-		if d.event.Kind == task.WorkerLost && !r.health.mayReclaim(r.steady, &f.lease) {
+		if d.event.Kind == task.WorkerLost && !r.health.mayReclaim(task.Instant(r.steady), &f.lease) {
 			d = decision{action: checkLater, until: r.now.Add(reclaimPause)}
 		}
 		switch d.action {
@@ -336,7 +336,7 @@ func (r *recheck) leaseEnd(ctx context.Context, worker string) (task.Instant, er
 	if err != nil || l.Lost {
 		return 0, err
 	}
-	l.Receipt = r.wall.local(l.Heard)
+	l.Receipt = r.wall.local(tick(l.Heard))
 	return l.OverAt(r.heartbeatsSince()), nil
 }
 
@@ -348,9 +348,9 @@ func (r *recheck) facts(ctx context.Context, t *task.Task) (f facts, err error) 
 		f.stored, err = r.lease(ctx, t.Worker)
 		r.health.checkPause(r.Clock)
 		f.lease = f.stored
-		f.lease.Receipt, f.lease.Came = r.wall.local(f.stored.Heard), r.wall.local(f.stored.Came)
+		f.lease.Receipt, f.lease.Came = r.wall.local(tick(f.stored.Heard)), r.wall.local(tick(f.stored.Came))
 		if from := r.health.leaseCountsFrom(&f.lease); !from.IsZero() {
-			f.since = max(f.since, r.wall.local(from))
+			f.since = max(f.since, r.wall.local(tick(from)))
 		}
 		if isAhead(t.ClaimedAt, r.now) {
 			f.firstSeen = r.inFlight.firstSeen(t.ID, t.Attempt, r.now)

@@ -22,7 +22,7 @@ func (l *loop) run(ctx context.Context) {
 			l.pause(ctx, err)
 		case busy:
 			l.failures = 0
-			l.restFrom = l.now().Add(l.Window)
+			l.restFrom = l.tick().Add(l.Window)
 		default:
 			l.failures = 0
 			if l.rests(ctx) {
@@ -38,9 +38,8 @@ func (l *loop) run(ctx context.Context) {
 
 // rests makes the partition idle if there is nothing to do for long, and was not for a while.
 func (l *loop) rests(ctx context.Context) bool {
-	now, r := l.now(), &l.reader
-	early := now < l.restFrom && l.restFrom <= now.Add(ForecastSpan) // the clock may be set back
-	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.slotCount.underWay || r.request.isOpen() || r.ahead.breaker.Fails() ||
+	now, r := l.tick(), &l.reader
+	if l.rest == nil || now < l.restFrom || !l.stats.warm.Load() || r.full.underWay || l.slotCount.underWay || r.request.isOpen() || r.ahead.breaker.Fails() ||
 		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() || l.keys != nil && !l.keys.queue.isEmpty() {
 		return false
 	}
@@ -91,10 +90,7 @@ func (l *loop) readClock() {
 		l.keys.queue.freedAll() // some wait for an instant of their rate
 	}
 	l.reader.ahead.next = 0
-	full := &l.reader.full
-	if full.since = min(full.since, now); step < 0 {
-		full.begins = min(full.begins, now.Add(full.every))
-	}
+	l.reader.full.since = min(l.reader.full.since, now)
 }
 
 // readInbox acts on what the loop was told.
@@ -102,7 +98,7 @@ func (l *loop) readInbox() {
 	news, now := l.inbox.take(), l.now()
 	l.looked = news.look
 	if len(news.hints) > 0 {
-		l.restFrom = now.Add(l.Window)
+		l.restFrom = l.tick().Add(l.Window)
 	}
 	if news.makeForeign {
 		l.becomeForeign(now, news.lingers)
@@ -167,8 +163,8 @@ func (l *loop) extendForeign() {
 func (l *loop) idle(ctx context.Context) {
 	timer := l.Clock.NewTimer(idleMax)
 	defer timer.Stop()
-	began, now := clock.StampOf(timer), l.now()
-	reads := l.nextRead(now)
+	began, t := clock.StampOf(timer), l.tick()
+	now, reads := l.wall.local(t), l.wall.local(l.nextRead(t))
 	until := min(reads, now.Add(idleMax))
 	if request := &l.reader.request; request.isOpen() {
 		until = now.Add(progressEvery)

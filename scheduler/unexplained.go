@@ -29,20 +29,20 @@ const (
 // unexplainedLook is the state of one partition's look for such tasks.
 type unexplainedLook struct {
 	seen  bool // a read has met a row that should have started, since the schedule was looked through
-	next  task.Instant
-	after rowKey       // it goes on there
-	first rowKey       // the first task that is unexplained; zero: none is
-	since task.Instant // when that was seen first
+	next  tick
+	after rowKey // it goes on there
+	first rowKey // the first task that is unexplained; zero: none is
+	since tick   // when that was seen first
 }
 
 // lookForUnexplained looks at the next page, if it is time. A page that has such a task is looked at until it has
 // none: the first one of a backlog that is worked off does not stay.
 func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
-	u := &l.reader.unexplained
-	if !u.seen || !l.stats.warm.Load() || now < u.next && u.next <= now.Add(lookEvery) { // the clock may be set back
+	u, t := &l.reader.unexplained, l.tick()
+	if !u.seen || !l.stats.warm.Load() || t < u.next {
 		return nil
 	}
-	u.next = now.Add(lookEvery)
+	u.next = t.Add(lookEvery)
 	from, late, limit := u.after, now.Add(-unexplainedAfter), min(lookRowsMax, l.pageRows())
 	if u.first != (rowKey{}) {
 		from = u.first.previous()
@@ -62,11 +62,11 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 			u.after = keyOf(&page[limit-1])
 		}
 	} else {
-		u.next = now.Add(lookAgain)
+		u.next = t.Add(lookAgain)
 		if found[0] != u.first {
-			u.first, u.since = found[0], now
+			u.first, u.since = found[0], t
 		}
-		if now.Sub(u.since) < unexplainedAfter {
+		if t.Sub(u.since) < unexplainedAfter {
 			count = min(count, l.stats.unexplained.Load())
 		}
 	}
@@ -133,5 +133,5 @@ func (l *loop) isHeld(t *task.Task, now task.Instant) bool {
 	if g := l.gateOf(t); g != nil && g.Action == gates.Pause {
 		return true
 	}
-	return l.isKeyLimited(t) && l.keys.slots.isFull(t.LimitKey, now)
+	return l.isKeyLimited(t) && l.keys.slots.isFull(t.LimitKey, l.tick())
 }
