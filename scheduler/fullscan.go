@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"time"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -15,76 +13,45 @@ func (l *loop) beginScan(now task.Instant) {
 	if f.underWay || !l.held.probes && t < f.begins {
 		return
 	}
-	f.underWay, f.after, f.through = true, l.held.scanAfter(t, l.inFlight), now.Add(-readMargin)
+	f.begins, f.cursor = t.Add(f.every), cursor{after: l.held.scanAfter(t, l.inFlight), through: now.Add(-readMargin), underWay: true}
 	if l.held.isPaced {
 		f.through = now // no read-ahead lets such rows through
 	}
-	f.begins, f.page = t.Add(f.every), t
-}
-
-// isScanDue reports whether the next page of a full scan may be read, and there is room for it.
-func (l *loop) isScanDue(now tick) bool {
-	f := &l.reader.full
-	return f.underWay && !l.foreign && f.page <= now && l.roomForScan()
 }
 
 // roomForScan reports whether half of the buffer is free of what the scan has brought. Later rows give way to
 // it, and are found again by a read-ahead.
 func (l *loop) roomForScan() bool {
 	most := l.buffer.limit / 2
-	return l.buffer.count(l.reader.full.after.Wake, most+1) <= most
-}
-
-// pageRows is how many rows a page of a full scan has.
-func (l *loop) pageRows() int { return min(scanPageMax, l.buffer.limit/2) }
-
-// readPage reads a page of the schedule. It returns the rows that are not known, and the last key of a full
-// page; zero at the end of the range.
-func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant, limit int) (unknown []task.Task, last store.WakeKey, err error) {
-	page, err := l.Store.ScanSchedule(ctx, l.partition, after, through, limit)
-	if err != nil {
-		return nil, last, err
-	}
-	if len(page) == limit {
-		last = store.KeyOf(&page[limit-1])
-	}
-	for i := range page {
-		if !l.knows(&page[i]) {
-			unknown = append(unknown, page[i])
-		}
-	}
-	return unknown, last, nil
+	return l.buffer.count(l.reader.full.after.at, most+1) <= most
 }
 
 // scanPage reads the next page of the scan that is under way.
 func (l *loop) scanPage(ctx context.Context) error {
-	f, limit := &l.reader.full, l.pageRows()
-	if l.held.isPaced {
-		limit = l.held.pacedRows(limit)
+	f, h, limit, rows := &l.reader.full, &l.held, l.pageRows(), 0
+	if h.isPaced {
+		limit = h.pacedRows(limit)
 	}
-	rows, last, err := l.readPage(ctx, f.after, f.through, limit)
+	came := 2 * limit
+	err := l.step(ctx, &f.cursor, limit, func(row *task.Task) bool {
+		if l.knows(row) {
+			return true
+		}
+		held, wait := l.holdScanned(row)
+		if wait > 0 { // the scan goes on there
+			f.page, came = l.tick().Add(wait), rows
+			return false
+		}
+		if rows++; !held {
+			l.addScanned(row)
+		}
+		return true
+	})
 	if err != nil {
 		return err
 	}
-	for i := range rows {
-		held, wait := l.holdScanned(&rows[i])
-		if wait > 0 { // the scan goes on there
-			f.page = l.tick().Add(wait)
-			l.held.paceRows = i
-			return nil
-		}
-		if f.after = store.KeyOf(&rows[i]); !held {
-			l.add(&rows[i])
-		}
-	}
-	if l.held.paceRows = 2 * limit; last == (store.WakeKey{}) {
-		f.underWay = false
-		l.held.scanned(f.through)
-		return nil
-	}
-	f.after, f.page = last, l.tick()
-	if l.Queue.Durable() {
-		f.page = f.page.Add(scanPause * time.Duration(limit) / scanPageMax)
+	if h.paceRows = came; !f.underWay {
+		h.scanned(f.through)
 	}
 	return nil
 }
@@ -93,16 +60,9 @@ func (l *loop) scanPage(ctx context.Context) error {
 // backlog may hold up a scan for longer than ended rows are kept, and the part that was read may by now hold
 // leftover rows, and tasks that memory had no room for.
 func (l *loop) rescanPage(ctx context.Context) error {
-	f := &l.reader.full
-	rows, last, err := l.readPage(ctx, f.rescan, f.after.Wake, l.pageRows())
-	if err != nil {
-		return err
+	c := &l.reader.full.rescan
+	if c.through = l.reader.full.after.at; !c.underWay {
+		c.after = rowKey{}
 	}
-	for i := range rows {
-		if !l.buffer.entries.Has(entry{at: l.delayed(rows[i].WakeRow.At), id: rows[i].ID}) && !l.passesOver(&rows[i]) {
-			l.add(&rows[i])
-		}
-	}
-	f.rescan = last
-	return nil
+	return l.step(ctx, c, l.pageRows(), l.addFound)
 }

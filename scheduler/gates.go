@@ -58,7 +58,7 @@ func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 	}
 	l.held.some = true
 	switch f := &l.reader.full; {
-	case f.underWay && t.WakeRow.At <= f.after.Wake:
+	case f.underWay && t.WakeRow.At <= f.after.at:
 		l.held.scanning++
 	case !f.underWay && t.WakeRow.At <= f.through:
 		l.held.count++

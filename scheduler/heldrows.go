@@ -81,12 +81,12 @@ func (h *heldRows) forget() {
 func (h *heldRows) pacedRows(limit int) int { return min(2*h.paceRows+pacedRowsMin, limit) }
 
 // scanAfter returns the key behind which a full scan begins that begins now.
-func (h *heldRows) scanAfter(now tick, s *inFlightSet) (after store.WakeKey) {
+func (h *heldRows) scanAfter(now tick, s *inFlightSet) (after rowKey) {
 	h.scanning, h.before = 0, h.further
 	clear(h.mayGo)
 	fresh := h.pass != 0 && now < h.pass.Add(h.every)
 	if fresh && h.count > 0 && !h.isPaced && !h.unsure && !s.overflowed {
-		return store.WakeKey{Wake: h.through, ID: lastID}
+		return endOf(h.through)
 	}
 	h.pass, h.count, h.unsure, s.overflowed = now, 0, false, false
 	return after

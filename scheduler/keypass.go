@@ -2,28 +2,21 @@ package scheduler
 
 import (
 	"context"
-	"time"
 
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // A pass reads the schedule for keys whose lists in memory ran low.
 
-// nextPass returns when the next page of a pass is to be read; zero: none is.
+// nextPass returns when the next page of a pass is to be read.
 func (l *loop) nextPass() tick {
 	if l.keys == nil || l.foreign || l.reader.ahead.through.IsZero() || !l.keys.queue.wantsPass() {
-		return 0
+		return tick(never)
 	}
 	if q := l.keys.queue; !q.pass.underWay && len(q.low) == 0 {
-		return max(l.keys.page, l.keys.again, 1)
+		return max(l.keys.page, l.keys.again)
 	}
-	return max(l.keys.page, 1)
-}
-
-// isPassDue reports whether a page of a pass may be read now.
-func (l *loop) isPassDue(now tick) bool {
-	at := l.nextPass()
-	return at != 0 && at <= now
+	return l.keys.page
 }
 
 // passPage reads the next page of a pass, which fills the lists of keys that ran low.
@@ -33,27 +26,19 @@ func (l *loop) passPage(ctx context.Context) error {
 		k.again = now.Add(keyPassEvery)
 	}
 	q.beginPass()
-	limit := l.pageRows()
-	page, err := l.Store.ScanSchedule(ctx, l.partition, l.wakeKey(q.pass.after), l.reader.ahead.through, limit)
+	c := cursor{after: q.pass.after, through: l.reader.ahead.through}
+	err := l.step(ctx, &c, l.pageRows(), func(row *task.Task) bool {
+		isTaken := l.passRow(row)
+		if !isTaken {
+			c.page = now.Add(keyPassWait)
+		}
+		return isTaken
+	})
 	if err != nil {
 		return err
 	}
-	after, ended := q.pass.after, len(page) < limit
-	k.page = now
-	if l.Queue.Durable() {
-		k.page = now.Add(scanPause * time.Duration(limit) / scanPageMax)
-	}
-	for i := range page {
-		if !l.passRow(&page[i]) {
-			k.page, ended = now.Add(keyPassWait), false
-			break
-		}
-		after = keyOf(&page[i])
-	}
-	if ended {
-		after = endOf(l.reader.ahead.through)
-	}
-	q.passed(after, ended, keyPassPagesMax)
+	k.page = c.page
+	q.passed(c.after, !c.underWay, keyPassPagesMax)
 	return nil
 }
 

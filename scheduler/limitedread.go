@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -41,9 +40,6 @@ const (
 // readsSoon reports whether the partition is read in between read-aheads.
 func (l *loop) readsSoon() bool { return l.limited && l.Foreign && !l.foreign && l.stats.warm.Load() }
 
-// isSoonDue reports whether it is time.
-func (l *loop) isSoonDue(now tick) bool { return l.readsSoon() && now >= l.reader.limited.next }
-
 // readSoon reads what is due about now, what was stored late, and what holds a slot that tasks wait for.
 func (l *loop) readSoon(ctx context.Context, t tick) error {
 	r, g := &l.reader.limited, l.inFlight.slots.group
@@ -73,34 +69,28 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	if !l.buffer.has(from) {
 		return nil
 	}
-	rows, _, err := l.readPage(ctx, l.wakeKey(from), now.Add(soonAfter), l.pageRows())
-	if err != nil {
-		return err
-	}
-	l.addFound(rows)
-	return nil
+	c := cursor{after: from, through: now.Add(soonAfter)}
+	return l.step(ctx, &c, l.pageRows(), l.addFound)
 }
 
 // readLate reads the next page of the late scan, if it is time.
 func (l *loop) readLate(ctx context.Context, t tick, now task.Instant) error {
 	r := &l.reader.limited
-	if r.late == (rowKey{}) {
+	if !r.late.underWay {
 		if t < r.lateNext {
 			return nil
 		}
 		r.lateScans++
-		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateScans))), t.Add(lateEvery), 0
+		r.late = cursor{after: endOf(now.Add(-lateBefore(r.lateScans))), underWay: true}
+		r.lateNext, r.lateRows = t.Add(lateEvery), 0
 	}
 	limit := l.pageRows()
-	rows, end, err := l.readPage(ctx, l.wakeKey(r.late), now.Add(-soonBefore), limit)
-	if err != nil {
+	r.late.through = now.Add(-soonBefore)
+	if err := l.step(ctx, &r.late, limit, l.addFound); err != nil {
 		return err
 	}
-	l.addFound(rows)
-	r.late = rowKey{end.Wake, end.ID}
-	if r.lateRows += limit; r.lateRows >= lateRowsMax {
-		r.late = rowKey{}
-	}
+	r.lateRows += limit
+	r.late.underWay = r.late.underWay && r.lateRows < lateRowsMax
 	return nil
 }
 
@@ -111,39 +101,23 @@ func lateBefore(n uint) time.Duration {
 	return lateBeforeMin << min(bits.TrailingZeros(n), lateDoublingsMax)
 }
 
-// addFound adds rows to the buffer, or to the lists of their limit keys, unless they are there.
-func (l *loop) addFound(rows []task.Task) {
-	for i := range rows {
-		row := &rows[i]
-		isThere := l.buffer.entries.Has(entry{at: l.delayed(row.WakeRow.At), id: row.ID})
-		if !isThere && l.buffer.has(keyOf(row)) && !l.passesOver(row) {
-			l.add(row)
-		}
-	}
-}
-
 // readHolders reads the wake-up rows of the tasks that hold slots, which lie between two places, and forgets
 // those whose rows are gone.
 func (l *loop) readHolders(ctx context.Context, first, last rowKey) error {
-	r := &l.reader.limited
-	if r.after.less(first.previous()) || !r.after.less(last) {
-		r.after = first.previous()
+	c := &l.reader.limited.holders
+	if c.through = last.at; c.after.less(first.previous()) || !c.after.less(last) {
+		c.after = first.previous()
 	}
 	for range holderPagesMax {
-		if !r.after.less(last) {
+		if !c.after.less(last) {
 			return nil
 		}
 		l.inFlight.beginScan()
-		_, end, err := l.readPage(ctx, l.wakeKey(r.after), last.at, scanPageMax)
-		if err != nil {
+		from := c.after
+		if err := l.step(ctx, c, scanPageMax, func(row *task.Task) bool { l.knows(row); return true }); err != nil {
 			return err
 		}
-		through := rowKey{end.Wake, end.ID}
-		if end == (store.WakeKey{}) {
-			through = endOf(last.at)
-		}
-		l.inFlight.endScan(r.after, through)
-		r.after = through
+		l.inFlight.endScan(from, c.after)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -86,62 +85,50 @@ func (l *loop) isFoundAgain(e entry) bool {
 // a scan that begins where a read-ahead does, it also goes further now and then, to count what is due soon.
 // It returns those rows, and up to where there are no others.
 func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []*task.Task, end rowKey, err error) {
-	after := l.wakeKey(from)
-	to, limit, counts := until.at, l.buffer.limit, false
+	d, c, limit, counts := &l.reader.dueSoon, cursor{after: from, through: until.at}, l.buffer.limit, false
 	if whole {
-		to, limit, counts = l.reader.dueSoon.span(l.Clock, now, until.at, l.buffer.limit)
+		c.through, limit, counts = d.span(l.Clock, now, until.at, limit)
 	}
 	enough := limit
 	var counted []task.Instant // wake-ups of what is due soon
+	visit := func(row *task.Task) bool {
+		at, passes := row.WakeRow.At, l.passesOverAhead
+		if at > until.at {
+			passes = l.passesOver // it is not held yet, and is counted when the window reaches it
+		}
+		if l.knows(row) || passes(row) {
+			return true
+		}
+		if whole && (counts || at <= until.at) {
+			counted = append(counted, at)
+		}
+		if at <= until.at {
+			unknown = append(unknown, row)
+		}
+		return true
+	}
 	for pages := 1; ; pages++ {
-		page, err := l.Store.ScanSchedule(ctx, l.partition, after, to, limit)
-		l.stats.progress.mark(l.Clock)
-		if err != nil {
+		if err = l.step(ctx, &c, limit, visit); err != nil {
 			return nil, rowKey{}, err
 		}
-		for i := range page {
-			passes := l.passesOverAhead
-			if page[i].WakeRow.At > until.at {
-				passes = l.passesOver // it is not held yet, and is counted when the window reaches it
-			}
-			if l.knows(&page[i]) || passes(&page[i]) {
-				continue
-			}
-			if whole && (counts || page[i].WakeRow.At <= until.at) {
-				counted = append(counted, page[i].WakeRow.At)
-			}
-			if page[i].WakeRow.At <= until.at {
-				unknown = append(unknown, &page[i])
-			}
-		}
-		full := len(page) == limit
 		last := l.passesRows() && pages >= heldPagesMax
-		if counts && (!full || last || len(counted) >= enough) {
-			l.reader.dueSoon.counted(l.Clock, counted, full)
+		if counts && (!c.underWay || last || len(counted) >= enough) {
+			d.counted(l.Clock, counted, c.underWay)
 			l.storeDue(now)
-			whole = false
-			to, limit, counts = until.at, l.buffer.limit, false
+			c.through, limit, counts, whole = until.at, l.buffer.limit, false, false
 		}
-		if !full || page[len(page)-1].WakeRow.At > to {
-			if whole {
-				l.refreshDue(now, counted, until.at)
-			}
-			return unknown, until, nil
+		end = c.after
+		if !c.underWay || end.at > c.through {
+			end = until
+		} else if !last && len(unknown) < l.buffer.limit {
+			continue
 		}
-		after = store.KeyOf(&page[len(page)-1])
-		if last || len(unknown) >= l.buffer.limit {
-			if whole {
-				l.refreshDue(now, counted, after.Wake)
-			}
-			return unknown, rowKey{after.Wake, after.ID}, nil
+		if whole {
+			d.refresh(counted, end.at) // what the read-ahead has found is counted anew
+			l.storeDue(now)
 		}
+		return unknown, end, nil
 	}
-}
-
-// refreshDue counts anew what a read-ahead has found through an instant.
-func (l *loop) refreshDue(now task.Instant, found []task.Instant, through task.Instant) {
-	l.reader.dueSoon.refresh(found, through)
-	l.storeDue(now)
 }
 
 func (l *loop) storeDue(now task.Instant) {

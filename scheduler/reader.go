@@ -12,22 +12,16 @@ func (l *loop) nextRead(now tick) tick {
 	}
 	r := &l.reader
 	at := r.ahead.next
-	if l.buffer.isLow() || r.ahead.partial {
+	if l.buffer.isLow() || r.ahead.partial || l.slotCount.underWay {
 		at = now
 	}
 	if r.full.underWay && l.roomForScan() {
-		at = min(at, max(r.full.page, now))
-	}
-	if pass := l.nextPass(); pass != 0 {
-		at = min(at, max(pass, now))
-	}
-	if l.slotCount.underWay {
-		at = now
+		at = min(at, r.full.page)
 	}
 	if l.readsSoon() {
-		at = min(at, max(r.limited.next, now))
+		at = min(at, r.limited.next)
 	}
-	return max(at, now.Add(r.ahead.breaker.Left(l.Clock)))
+	return max(min(at, l.nextPass()), now.Add(r.ahead.breaker.Left(l.Clock)))
 }
 
 // read reads the partition when it is time: ahead, or a page of a full scan. A read that fails is tried again
@@ -39,7 +33,7 @@ func (l *loop) read(ctx context.Context) {
 	if r.ahead.partial { // it is completed before the next one begins
 		due, refill = false, true
 	}
-	if l.foreign || r.ahead.breaker.Left(l.Clock) > 0 || !due && !refill && !l.isScanDue(t) && !l.isPassDue(t) && !l.slotCount.underWay && !l.isSoonDue(t) {
+	if l.nextRead(t) > t {
 		l.readSemaphore.withdraw(&r.request)
 		return
 	}
@@ -63,15 +57,15 @@ func (l *loop) read(ctx context.Context) {
 	if l.slotCount.underWay && !l.readDone(ctx, l.readSlotCount(ctx)) {
 		return
 	}
-	if l.isSoonDue(t) && !l.readDone(ctx, l.readSoon(ctx, t)) {
+	if l.readsSoon() && t >= r.limited.next && !l.readDone(ctx, l.readSoon(ctx, t)) {
 		return
 	}
-	if l.isScanDue(t) {
+	if r.full.underWay && r.full.page <= t && l.roomForScan() {
 		l.readDone(ctx, l.scanPage(ctx))
 	} else if due && r.full.underWay && t >= r.full.begins {
 		l.readDone(ctx, l.rescanPage(ctx))
 	}
-	if l.isPassDue(t) {
+	if l.nextPass() <= t {
 		l.readDone(ctx, l.passPage(ctx))
 	}
 	if due {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -17,10 +16,6 @@ const (
 	scanEvery = 5 * time.Minute
 	// scansApart is how far apart two full scans of a partition are at most.
 	scansApart = scanEvery + scanEvery/4
-	// scanPageMax bounds the rows that a full scan reads at once, scanPause is the time between two pages
-	// where the store is remote: 5,000 rows a second.
-	scanPageMax = 512
-	scanPause   = 100 * time.Millisecond
 )
 
 // scheduleReader is the state of one partition's reads.
@@ -54,14 +49,12 @@ func (r *readAhead) restartAt(at task.Instant) {
 
 // fullScan is the state of one partition's scan from its head.
 type fullScan struct {
-	underWay bool
-	after    store.WakeKey // where it goes on
-	through  task.Instant  // where it ends
-	begins   tick          // when the next one begins
-	page     tick          // when the next page may be read
-	every    time.Duration
-	since    task.Instant  // when the partition came here: the task of an older row may be in flight
-	rescan   store.WakeKey // how far a scan that waits for room was gone over again
+	cursor
+
+	begins tick // when the next one begins
+	every  time.Duration
+	since  task.Instant // when the partition came here: the task of an older row may be in flight
+	rescan cursor       // goes over what a scan that waits for room has read
 }
 
 // newFullScan spreads the scans of partitions over time.
@@ -72,20 +65,19 @@ func newFullScan(random uint64) fullScan {
 
 // limitedRead is the state of the reads that an owner makes in between while limits bound what runs.
 type limitedRead struct {
-	next   tick
-	around tick   // when it reads about now next
-	after  rowKey // where the read of what holds slots goes on; zero: at the first
+	next    tick
+	around  tick   // when it reads about now next
+	holders cursor // of what holds slots
 
-	late      rowKey // where the late scan goes on; zero: none is under way
-	lateNext  tick   // when the next one begins
-	lateScans uint   // that have begun
-	lateRows  int    // of that under way, at most
+	late      cursor
+	lateNext  tick // when the next one begins
+	lateScans uint // that have begun
+	lateRows  int  // of that under way, at most
 }
 
 // slotCount is the state of one partition's count of slots.
 type slotCount struct {
-	number   uint64 // of the one that was made last, or is under way
-	underWay bool
-	after    store.WakeKey // where it goes on
-	through  task.Instant  // where it ends
+	cursor
+
+	number uint64 // of the one that was made last, or is under way
 }

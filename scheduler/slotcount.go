@@ -20,21 +20,19 @@ const slotCountPagesMax = 4
 func (l *loop) readSlotCount(ctx context.Context) error {
 	c := &l.slotCount
 	for range slotCountPagesMax {
-		page, err := l.Store.ScanSchedule(ctx, l.partition, c.after, c.through, scanPageMax)
+		next := c.cursor
+		page, err := l.nextPage(ctx, &next, scanPageMax)
+		if err == nil {
+			err = l.countPage(ctx, page)
+		}
 		if err != nil {
 			return err
 		}
-		l.stats.progress.mark(l.Clock)
-		if err := l.countPage(ctx, page); err != nil {
-			return err
-		}
-		if len(page) < scanPageMax {
-			c.underWay = false
+		if c.cursor = next; !c.underWay {
 			l.stats.slotCount.Store(c.number)
 			notify(l.warmed)
 			return nil
 		}
-		c.after = store.KeyOf(&page[len(page)-1])
 	}
 	return nil
 }

@@ -108,6 +108,6 @@ func (l *loop) followSlotCount(g *exclusiveGroup) {
 		return
 	}
 	now := l.now()
-	*c = slotCount{number: number, underWay: true, through: now.Add(l.Window)}
+	*c = slotCount{number: number, cursor: cursor{underWay: true, through: now.Add(l.Window)}}
 	l.inFlight.checkAll(now) // what it knows may have ended elsewhere
 }

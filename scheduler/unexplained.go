@@ -47,7 +47,8 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 	if u.first != (rowKey{}) {
 		from = u.first.previous()
 	}
-	page, err := l.Store.ScanSchedule(ctx, l.partition, l.wakeKey(from), late, limit)
+	c := cursor{after: from, through: late}
+	page, err := l.nextPage(ctx, &c, limit)
 	if err != nil {
 		return err
 	}
@@ -57,9 +58,9 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 	}
 	count := int64(len(found))
 	if count == 0 {
-		u.first, u.after, u.seen = rowKey{}, rowKey{}, len(page) == limit
+		u.first, u.after, u.seen = rowKey{}, rowKey{}, c.underWay
 		if u.seen {
-			u.after = keyOf(&page[limit-1])
+			u.after = c.after
 		}
 	} else {
 		u.next = t.Add(lookAgain)
