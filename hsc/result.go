@@ -148,12 +148,7 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 // delayed task, unless this process fires it from memory. The rows of other tasks stay, because the scheduler
 // that dispatched them has a timer.
 func (s *Service) movesWakeup(t *task.Task) bool {
-	return isDelayed(t) && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
-}
-
-// isDelayed reports whether a task waits for the end of a backoff or a snooze.
-func isDelayed(t *task.Task) bool {
-	return t.State == task.RetriableFailure || t.State == task.Scheduled
+	return t.State.IsWaiting() && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
 }
 
 // boundStart bounds the start that a worker's clock showed: not before the claim, and not after now, or the
@@ -248,7 +243,7 @@ func (s *Service) notifyScheduler(b *reportBatch) {
 		b.needless = b.needless[:0]
 	}
 	for i := range b.reports {
-		if r := &b.reports[i]; r.problem == nil && isDelayed(&r.next) {
+		if r := &b.reports[i]; r.problem == nil && r.next.State.IsWaiting() {
 			s.Scheduler.Awake(r.next)
 		}
 	}

@@ -101,7 +101,7 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *t
 // wasEndedAndRedriven reports whether a task that waited as it was seen has ended since without an attempt
 // and without expiring, so by a cancel, and was redriven.
 func wasEndedAndRedriven(seen, row *task.Task) bool {
-	waited := seen.State == task.Scheduled || seen.State == task.Enqueued || seen.State == task.RetriableFailure
+	waited := seen.State.IsWaiting() || seen.State == task.Enqueued
 	return waited && !seen.MayExpire() && row.Life == seen.Life && row.Attempt == seen.Attempt && row.RedriveRequest != seen.RedriveRequest
 }
 

@@ -8,7 +8,7 @@ func startOf(t *task.Task) (from task.Instant, waits bool) {
 	switch {
 	case t.State == task.Enqueued, t.State == task.Scheduled && t.FirstStarted.IsZero():
 		return t.Due, true
-	case t.State == task.Scheduled, t.State == task.RetriableFailure: // it waits for the end of a snooze or backoff
+	case t.State.IsWaiting(): // it waits for the end of a snooze or backoff
 		return t.Wake, true
 	}
 	return 0, false

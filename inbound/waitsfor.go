@@ -50,8 +50,7 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 // keyWait returns that a task waits for its limit key: it is due, and its lambda has limits by key; nil if it
 // does not.
 func (in *Inbound) keyWait(t *task.Task, l *catalog.Entry, now task.Instant) *kinesinv1.WaitsFor {
-	waits := t.State == task.Scheduled || t.State == task.RetriableFailure
-	if !waits || t.Wake > now || t.LimitKey == "" || l == nil || in.KeyWait == nil {
+	if !t.State.IsWaiting() || t.Wake > now || t.LimitKey == "" || l == nil || in.KeyWait == nil {
 		return nil
 	}
 	if text := in.KeyWait(l, t); text != "" {
@@ -62,8 +61,7 @@ func (in *Inbound) keyWait(t *task.Task, l *catalog.Entry, now task.Instant) *ki
 
 // quotaWait returns that a task waits for its quota: it is due, and its lambda has one; nil if it does not.
 func (in *Inbound) quotaWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor {
-	waits := t.State == task.Scheduled || t.State == task.RetriableFailure
-	if !waits || t.Wake > now || in.StartQuota == nil {
+	if !t.State.IsWaiting() || t.Wake > now || in.StartQuota == nil {
 		return nil
 	}
 	of := in.StartQuota(t.Partition)
@@ -76,8 +74,7 @@ func (in *Inbound) quotaWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor
 // queueWait returns that a task waits for room in its queue: it is due, and others of its partition wait for
 // that; nil if it does not, as far as this server knows.
 func (in *Inbound) queueWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor {
-	waits := t.State == task.Scheduled || t.State == task.RetriableFailure
-	if !waits || t.Wake > now || in.QueueFull == nil || !in.QueueFull(t.Partition) {
+	if !t.State.IsWaiting() || t.Wake > now || in.QueueFull == nil || !in.QueueFull(t.Partition) {
 		return nil
 	}
 	return &kinesinv1.WaitsFor{Reason: waitsForRoom, Text: "queue full: workers have to take tasks of its lambda and priority first"}

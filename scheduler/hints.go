@@ -41,7 +41,7 @@ func (s *Scheduler) Awake(t *task.Task) {
 
 // isDueBeforeOwnerReads reports whether a task of a foreign partition may be due before its owner knows it.
 func (s *Scheduler) isDueBeforeOwnerReads(t *task.Task, at task.Instant) bool {
-	return s.Foreign && isWaiting(t) && at <= s.Clock.Now().Add(s.Window/2) && !s.isLimited(t.Partition)
+	return s.Foreign && t.State.IsWaiting() && at <= s.Clock.Now().Add(s.Window/2) && !s.isLimited(t.Partition)
 }
 
 // Enqueued is the hint that a task was stored as enqueued and its message is on its way.

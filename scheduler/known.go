@@ -26,7 +26,7 @@ func (l *loop) add(row *task.Task) {
 // await has a task row checked when the task wakes. Where there is no room for one more in flight, a task
 // that wakes soon waits in the buffer.
 func (l *loop) await(t *task.Task, sends bool) {
-	if isWaiting(t) && t.Wake <= l.now() && l.isPaused(t, true) {
+	if t.State.IsWaiting() && t.Wake <= l.now() && l.isPaused(t, true) {
 		l.leave(t)
 		return
 	}

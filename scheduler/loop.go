@@ -132,7 +132,7 @@ func (l *loop) inFlightAt(t *task.Task, at task.Instant) inFlightTask {
 	f := inFlightTask{
 		checkAt: l.delayed(at), id: t.ID, wakeRowAt: t.WakeRow.At, wakeRowSeq: t.WakeRow.Seq, rowAt: at,
 		limitKey: t.LimitKey,
-		seq:      t.Seq, holdsSlot: holdsSlot(t), attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: isWaiting(t) && at == t.Wake,
+		seq:      t.Seq, holdsSlot: holdsSlot(t), attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: t.State.IsWaiting() && at == t.Wake,
 	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
 		f.sentUntil = t.NotPastExpiry(t.Enqueued.Add(task.UndispatchedMax))

@@ -44,7 +44,7 @@ func (m *managedMode) follow(t *task.Task) {
 		m.inFlight.drop(t.ID)
 		return
 	}
-	m.await(t, isWaiting(t))
+	m.await(t, t.State.IsWaiting())
 }
 
 // leaveAlone leaves a row for a while that an error keeps where it is, so that scans pass over it.

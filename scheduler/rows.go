@@ -11,14 +11,9 @@ import (
 // brokenRowPause is how long a row is left alone that cannot be moved on.
 const brokenRowPause = 30 * time.Second
 
-// isWaiting reports whether a task waits in its row until it wakes.
-func isWaiting(t *task.Task) bool {
-	return t.State == task.RetriableFailure || t.State == task.Scheduled
-}
-
 // holdsSlot reports whether a task is enqueued or runs, as far as its row tells, or has a message without
 // having a row.
-func holdsSlot(t *task.Task) bool { return !isWaiting(t) || isUnstored(t) }
+func holdsSlot(t *task.Task) bool { return !t.State.IsWaiting() || isUnstored(t) }
 
 // isUnstored reports whether a task was sent that has no task row yet.
 func isUnstored(t *task.Task) bool {
@@ -46,7 +41,7 @@ func firstOrder(row *task.Task) task.Order {
 
 // isRetry reports whether an order puts a task on its queue that waited in its row.
 func isRetry(o task.Order) bool {
-	return !o.First && isWaiting(&o.Task) && o.Event.Kind == task.Enqueue
+	return !o.First && o.Task.State.IsWaiting() && o.Event.Kind == task.Enqueue
 }
 
 // spendsRetry reports whether an order starts a task again that has failed. Attempts that were lost with

@@ -113,7 +113,7 @@ func (l *loop) unexplained(ctx context.Context, page []task.Task, now, late task
 		case store.Leftover, store.Unclear:
 			continue
 		}
-		if isWaiting(t) && t.Wake <= late && !l.isHeld(t, now) {
+		if t.State.IsWaiting() && t.Wake <= late && !l.isHeld(t, now) {
 			found = append(found, keyOf(&rows[i]))
 		}
 	}

@@ -53,7 +53,7 @@ func (t Task) redrive(e Event) (Task, Effect, error) {
 
 // isChangeable reports whether no worker and no queue of a deliver lambda has the task.
 func (t *Task) isChangeable() bool {
-	return t.State == Scheduled || t.State == Enqueued || t.State == RetriableFailure
+	return t.State.IsWaiting() || t.State == Enqueued
 }
 
 func (t Task) waitFor(due Instant) Task {

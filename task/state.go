@@ -94,6 +94,9 @@ func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd && stateT
 // IsRunning reports whether an attempt owns the task.
 func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 
+// IsWaiting reports whether a task waits in its row until it wakes.
+func (s State) IsWaiting() bool { return s == Scheduled || s == RetriableFailure }
+
 // edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{

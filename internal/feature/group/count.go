@@ -59,7 +59,7 @@ func (c *count) advance(ctx context.Context, s Store, g *Group, now task.Instant
 
 // waitFor returns until when a member that has not ended need not be looked at.
 func waitFor(row *task.Task, now task.Instant) task.Instant {
-	if row.State == task.Scheduled || row.State == task.RetriableFailure {
+	if row.State.IsWaiting() {
 		return min(row.Wake, now.Add(lookFor))
 	}
 	return 0
