@@ -24,24 +24,6 @@ func TestDataDirectoryInUse(t *testing.T) {
 	s.Run("lambda", "create", "still-there").Must(t)
 }
 
-func TestPortInUse(t *testing.T) {
-	s := start(t)
-	dir := filepath.Join(t.TempDir(), "other")
-	serve(t, "--data", dir, "--listen", s.Addr).Refused(t, 1, s.Addr, "in use", "--listen")
-}
-
-func TestListenBeyondLoopback(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
-	for _, addr := range []string{"0.0.0.0:7070", ":7070", "[::]:7070", "10.1.2.3:7070", "example.org:7070"} {
-		serve(t, "--data", dir, "--listen", addr).Refused(t, 2, addr, "loopback", "authentication")
-	}
-	serve(t, "--data", dir, "--listen", "7070").Refused(t, 2, "host:port")
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("a refused server made a data directory")
-	}
-}
-
 // damaged is a data directory of a server that was stopped, with some tasks in it.
 func damaged(t *testing.T) string {
 	t.Helper()
@@ -93,29 +75,6 @@ func TestCorruptManifest(t *testing.T) {
 	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
 }
 
-func TestTruncatedManifest(t *testing.T) {
-	dir := damaged(t)
-	if err := os.Truncate(find(t, filepath.Join(dir, "MANIFEST-*")), 10); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
-}
-
-// Bytes that flipped in the log, with good ones behind them, are damage and no torn end.
-func TestCorruptLog(t *testing.T) {
-	s := start(t)
-	s.Run("lambda", "create", "work").Must(t)
-	line := `{"lambda":"work","delay":"1h","payload_text":"` + strings.Repeat("x", 500) + "\"}\n"
-	for range 5 {
-		if r := s.Feed(strings.Repeat(line, 200), "schedule", "--batch", "-"); r.Code != 0 {
-			t.Fatal(r.Stderr)
-		}
-	}
-	s.Crash()
-	flip(t, find(t, filepath.Join(s.Dir, "*.log")))
-	serve(t, "--data", s.Dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, s.Dir, "corrupt", "backup")
-}
-
 // A damaged block of a data file takes its own rows with it: they are never answered from, the server says
 // that it is not well and what is damaged, and everything else goes on. Whatever can still be read is
 // salvaged.
@@ -164,27 +123,6 @@ func TestCorruptTable(t *testing.T) {
 	if v := salvaged.Get(id); v.State != "success" {
 		t.Errorf("the salvaged task is %s; %s", v.State, report)
 	}
-}
-
-func TestMissingTable(t *testing.T) {
-	dir := damaged(t)
-	for range 2 {
-		s := harness.StartServer(t, harness.ServerOptions{Dir: dir})
-		s.Shutdown()
-	}
-	if err := os.Remove(find(t, filepath.Join(dir, "*.sst"))); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
-}
-
-func TestDataOfANewerVersion(t *testing.T) {
-	dir := damaged(t)
-	marker := find(t, filepath.Join(dir, "marker.format-version.*"))
-	if err := os.Rename(marker, marker[:strings.LastIndexByte(marker, '.')]+".999"); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "newer version")
 }
 
 func TestDataDirectoryThatCannotBe(t *testing.T) {

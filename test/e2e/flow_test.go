@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -148,24 +147,6 @@ func TestAKilledWorkerLeavesNoFiles(t *testing.T) {
 	})
 }
 
-// A cancel of a running task kills its whole process group.
-func TestCancelOfARunningTask(t *testing.T) {
-	s := start(t)
-	s.Run("lambda", "create", "long").Must(t)
-	pids := filepath.Join(t.TempDir(), "pids")
-	s.CommandWorker("--lambda", "long", "--", "sh", "-c", `sleep 120 & echo $! >> "$0"; echo $$ >> "$0"; wait`, pids)
-	id := s.Run("schedule", "long").Must(t)
-	group := awaitPIDs(t, pids, 2)
-	if got := s.Run("cancel", id).Must(t); got != "cancelling" {
-		t.Errorf("cancel printed %q, want cancelling", got)
-	}
-	s.Run("wait", id, "--timeout", "20s")
-	if v := s.Get(id); v.State != "cancelled" || v.Failures != 0 {
-		t.Errorf("after the cancel: %+v", v)
-	}
-	awaitGone(t, group)
-}
-
 // A timeout kills the whole process group and is a failure that is tried again.
 func TestTimeoutOfACommand(t *testing.T) {
 	s := start(t)
@@ -182,21 +163,6 @@ func TestTimeoutOfACommand(t *testing.T) {
 	awaitGone(t, group)
 }
 
-// Without anything after it, the binary says what it can do; with --help every command does.
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{
-		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "completion", "completion bash",
-		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain get", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group get", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "objective", "objective set", "objective get", "slo", "dead-letter", "dead-letter list", "top", "debug", "debug bundle",
-	} {
-		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
-			t.Errorf("kinesin %s --help: %+v", command, r)
-		}
-	}
-	harness.Run(t, "fly").Refused(t, 2, "fly")
-	harness.Run(t, "schedule", "--fly").Refused(t, 2, "fly")
-}
-
 // Health, readiness and metrics.
 func TestObservability(t *testing.T) {
 	s := start(t)
@@ -210,41 +176,6 @@ func TestObservability(t *testing.T) {
 	} {
 		if status, body := s.Fetch(path); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, without %q:\n%s", path, status, want, body)
-		}
-	}
-}
-
-// The API is also JSON over HTTP, for those who have only curl.
-func TestJSONOverHTTP(t *testing.T) {
-	s := start(t)
-	s.Run("lambda", "create", "curl").Must(t)
-	body := strings.NewReader(`{"items":[{"lambda":"curl","delay":"1h"},{"lambda":"nobody"}]}`)
-	response, err := http.Post(s.URL+"/kinesin.v1.TaskService/Schedule", "application/json", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	var got struct {
-		Results []struct {
-			ID      string
-			Problem struct{ Reason, Detail string }
-		}
-	}
-	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK || len(got.Results) != 2 {
-		t.Fatalf("%s, %v: %+v", response.Status, err, got)
-	}
-	if got.Results[0].ID == "" || got.Results[1].Problem.Reason != "unknown_lambda" {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// The server of `make run` shows tasks run, and says what to try next.
-func TestDemo(t *testing.T) {
-	t.Parallel()
-	r := harness.Run(t, "demo", "--once", "--listen", harness.FreeAddr(t), "--data", filepath.Join(t.TempDir(), "data"))
-	for _, text := range []string{"success", "fails, and will be tried again", "cancelled"} {
-		if !strings.Contains(r.Must(t)+r.Stderr, text) {
-			t.Errorf("the demo does not show %q:\n%s%s", text, r.Stdout, r.Stderr)
 		}
 	}
 }

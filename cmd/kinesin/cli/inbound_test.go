@@ -166,6 +166,7 @@ func TestInboundBadUsage(t *testing.T) {
 		{nil, "a command is missing"},
 		{[]string{"rejectd"}, "did you mean rejected?"},
 		{[]string{"key", "x"}, "x"},
+		{[]string{"key", "--lambda", "*"}, "name it with --sender"},
 		{[]string{"rejected"}, "a command is missing"},
 		{[]string{"rejected", "list", "--limit", "-1"}, "want 0 or more"},
 		{[]string{"rejected", "list", "x"}, "x"},

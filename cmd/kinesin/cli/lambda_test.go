@@ -34,16 +34,6 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 	}
 }
 
-func TestTheListOfLambdasTellsWhichRegistrationsAreRefused(t *testing.T) {
-	t.Parallel()
-	var notes bytes.Buffer
-	a := &app{Process: Process{Stderr: &notes}}
-	a.noteRefused([]*kinesinv1.Lambda{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}})
-	if got := notes.String(); strings.Contains(got, "bills") || !strings.Contains(got, "the registration of mail is refused: `kinesin lambda get mail` says why") {
-		t.Errorf("noted %q", got)
-	}
-}
-
 func TestTheListOfLambdasHasNoSettingsOfModeDeliver(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -79,6 +69,17 @@ func TestWhatSetupSaysOfAQueue(t *testing.T) {
 	} {
 		if got := setupText(&c.item, c.dryRun); got != want {
 			t.Errorf("%+v: %q, want %q", c.item, got, want)
+		}
+	}
+}
+
+func TestWhatHasEndedDoesNotRunAlone(t *testing.T) {
+	for want, task := range map[string]*kinesinv1.Task{
+		"enqueued, suspected of killing its worker: runs alone": {State: "enqueued", Suspect: true},
+		"dead, suspected of killing its worker":                 {State: "dead", Suspect: true, Ended: 1},
+	} {
+		if got := taskStateText(task); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -36,24 +36,6 @@ func TestWatchPrintsWhatHasChanged(t *testing.T) {
 	s.do("gate", "get", "7", "--watch").check(t, "a first look that fails", 1, "no gate 7")
 }
 
-func TestNamesAlone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.must("lambda", "create", "greet")
-	id := s.must("schedule", "greet", "--in", "1h", "--key", "k1", "--collection", "c1")
-	for line, want := range map[string]string{
-		"lambda list": "greet", "lambda get greet": "greet", "list": id, "list greet": id, "get " + id: id, "gate list": "", "stats": "greet",
-	} {
-		if got := s.must(append(strings.Fields(line), "-o", "name")...); got != want {
-			t.Errorf("%s: %q, want %q", line, got, want)
-		}
-	}
-	if got := s.must("list", "greet", "-o", "wide"); !strings.Contains(got, "COLLECTION") || !strings.Contains(got, " k1 ") || strings.Contains(s.must("list", "greet"), "COLLECTION") {
-		t.Errorf("%s", got)
-	}
-	s.do("lambda", "create", "greet").check(t, "one that exists", 1, "lambda greet exists already, with these settings; kinesin lambda set greet changes them")
-}
-
 func TestHelpHasGroupsAndTheConnectionApart(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t}

@@ -5,53 +5,6 @@ import (
 	"testing"
 )
 
-func TestQuotasFromSetToNone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.must("lambda", "create", "mail")
-	if got := s.must("quota", "list"); got != "" {
-		t.Error(got)
-	}
-	for _, c := range []struct{ args, says string }{
-		{"--rate 100", "mail: 100/s starts"},
-		{"--priority low --rate 0.5 --burst 20", "mail, priority low: 0.5/s starts, 20 at once"},
-		{"--admit 3 --identity crm", "mail, identity crm: 3/s scheduled"},
-		{"--admit 500 --burst 30", "mail: 100/s starts, 30 at once; 500/s scheduled"},
-		{"--concurrency 7", "mail: 100/s starts, 30 at once; 7 running; 500/s scheduled"},
-		{"--priority low --concurrency 3", "mail, priority low: 0.5/s starts, 20 at once; 3 running"},
-		{"--priority low --reset concurrency", "mail, priority low: 0.5/s starts, 20 at once"},
-	} {
-		if got := s.must(append([]string{"quota", "set", "mail"}, strings.Fields(c.args)...)...); got != c.says {
-			t.Errorf("%s: %q", c.args, got)
-		}
-	}
-	if all := s.objects("quota", "get", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 || all[0]["concurrency"] != 7.0 || all[1]["concurrency"] != 0. ||
-		all[1]["priority"] != "low" || all[2]["identity"] != "crm" || all[2]["updated_by"] != "anonymous" || all[2]["updated"] == nil || all[2]["rate"] != 0. {
-		t.Errorf("%v", all)
-	}
-	if table := s.must("quota", "list"); !strings.HasPrefix(table, "LAMBDA  PRIORITY") || !strings.Contains(table, "0.5/s") {
-		t.Error(table)
-	}
-	if text := s.must("lambda", "get", "mail"); !strings.Contains(text, "priority low: 0.5/s starts, 20 at once") {
-		t.Error(text)
-	}
-	if live, _ := s.object("lambda", "get", "mail", "--count")["live"].(map[string]any); live["workers"] != 0.0 || live["due"] != 0.0 || live["held_by"] == nil {
-		t.Errorf("%v", live)
-	}
-	if text := s.must("lambda", "get", "mail"); !strings.Contains(text, "0 wait, 0 queued, 0 run") || !strings.Contains(text, "held back by") {
-		t.Error(text)
-	}
-	if text := s.must("lambda", "get", "mail", "--live=false"); strings.Contains(text, "held back by") {
-		t.Error(text)
-	}
-	if got := s.must("quota", "set", "mail", "--reset", "rate,concurrency,admit"); got != "mail: no limit" {
-		t.Error(got)
-	}
-	if all := s.objects("quota", "list"); len(all) != 2 {
-		t.Errorf("%v", all)
-	}
-}
-
 // Tasks that a gate has held, and redriven tasks, go on at the quota of recovery, unless another pace is
 // given.
 func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
