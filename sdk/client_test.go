@@ -59,7 +59,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 	}
 	id, err := sendReminder.Schedule(t.Context(), s.client(t), reminder{User: 42},
 		sdk.In(time.Hour), sdk.Key("reminder-42"), sdk.Priority("high"), sdk.Collection("emails"), sdk.LimitKey("acme"),
-		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute), sdk.Tag("tenant", "acme"), sdk.StartBefore(time.UnixMicro(42)))
+		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute), sdk.Tag("tenant", "acme"), sdk.StartBefore(time.UnixMicro(42)), sdk.OnConflict(sdk.ConflictReplace))
 	if err != nil || id != "k1" {
 		t.Fatalf("got %q, %v", id, err)
 	}
@@ -70,7 +70,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 		Lambda: "send-reminder", Delay: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42", LimitKey: "acme",
 		Payload: []byte(`{"user":42}`), MaxAttempts: 8, Timeout: time.Minute.Microseconds(),
 		BackoffMin: time.Second.Microseconds(), BackoffMax: time.Minute.Microseconds(),
-		Tags: map[string]string{"tenant": "acme"}, StartBefore: 42,
+		Tags: map[string]string{"tenant": "acme"}, StartBefore: 42, OnConflict: "replace",
 	})
 	if got.RequestId = nil; fmt.Sprint(got) != want {
 		t.Errorf("sent %v\nwant %v", got, want)

@@ -265,27 +265,6 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-func TestCatchUpAfterAPause(t *testing.T) {
-	t.Parallel()
-	for catchUp, want := range map[admin.CatchUp]int{admin.CatchUpNone: 0, admin.CatchUpLast: 1, admin.CatchUpAll: 10} {
-		t.Run(string(catchUp), func(t *testing.T) {
-			h := newHeld(t, 0)
-			h.cron(admin.Cron{Schedule: "* * * * *", CatchUp: catchUp})
-			h.Advance(5*time.Minute + 30*time.Second)
-			_, err := h.Admin().Crons.Pause(h.Context(), "c", "r", admin.CronPauseOptions{})
-			h.must(err)
-			h.Advance(10 * time.Minute)
-			before := len(h.started)
-			_, err = h.Admin().Crons.Resume(h.Context(), "c")
-			h.must(err)
-			h.Advance(10 * time.Minute)
-			if got := len(h.started) - before - 10; before != 5 || got != want {
-				t.Errorf("%d before the end of the pause, and %d caught up, want 5 and %d", before, got, want)
-			}
-		})
-	}
-}
-
 // A cron that is deleted and created again while time stands still skips no time.
 func TestACronCreatedAgain(t *testing.T) {
 	h := newHeld(t, 0)

@@ -12,65 +12,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
-
-func TestAWorkerThatStartsAfterTasksAreDue(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	var ids []sdk.ID
-	for i := range 200 {
-		ids = append(ids, r.schedule(fmt.Sprint(i), sdk.In(time.Duration(i)*time.Hour)))
-	}
-	r.k.Advance(30 * day)
-	sdktest.RequireState(t, r.k, ids[0], sdk.StateEnqueued)
-	r.handle(nil)
-	r.k.Advance(0)
-	if len(r.sent.all) != len(ids) {
-		t.Fatalf("%d tasks ran, want %d", len(r.sent.all), len(ids))
-	}
-	for _, d := range r.sent.all {
-		if d.at != 30*day {
-			t.Fatalf("%v, want it when the worker started", d)
-		}
-	}
-	for _, id := range ids {
-		if info := sdktest.RequireState(t, r.k, id, sdk.StateSuccess); info.Attempt != 1 {
-			t.Fatalf("%d attempts", info.Attempt)
-		}
-	}
-}
-
-func TestTwoWorkersShareTheTasks(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	var mu sync.Mutex
-	by := map[string]int{}
-	for _, name := range []string{"one", "two"} {
-		w := sdk.NewWorker(r.k.Client(), sdk.Slots(2), sdk.Name(name))
-		sendMail.Handle(w, func(ctx context.Context, _ *sdk.Task[Mail]) error {
-			mu.Lock()
-			by[name]++
-			mu.Unlock()
-			return r.k.Sleep(ctx, time.Minute)
-		})
-		r.k.Run(w)
-	}
-	for i := range 40 {
-		r.schedule(fmt.Sprint(i), sdk.In(time.Hour))
-	}
-	r.k.Advance(time.Hour + 9*time.Minute)
-	if by["one"] != 20 || by["two"] != 20 { // four at a time, for a minute each
-		t.Errorf("started %v, want 20 each", by)
-	}
-	r.k.Advance(time.Minute)
-	for _, info := range r.k.Tasks(sendMail.Name()) {
-		if info.State != sdk.StateSuccess || info.Attempt != 1 {
-			t.Errorf("task is %s after %d attempts", info.State, info.Attempt)
-		}
-	}
-}
 
 func TestAStoppedWorkerGivesItsTasksBack(t *testing.T) {
 	t.Parallel()
@@ -95,40 +38,6 @@ func TestAStoppedWorkerGivesItsTasksBack(t *testing.T) {
 		t.Errorf("%d failures, attempt %d", info.Failures, info.Attempt)
 	}
 	stop()
-}
-
-func TestATraceContextReachesTheHandler(t *testing.T) {
-	t.Parallel()
-	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	r := newRig(t)
-	var got []string
-	r.handle(func(_ context.Context, task *sdk.Task[Mail]) error {
-		got = append(got, task.Traceparent)
-		return nil
-	})
-	traced, plain := r.schedule("ada", sdk.In(time.Hour), sdk.Traceparent(trace)), r.schedule("bob", sdk.In(2*time.Hour))
-	if info := sdktest.RequireState(t, r.k, traced, sdk.StateScheduled); info.Traceparent != trace {
-		t.Errorf("scheduled with %q", info.Traceparent)
-	}
-	r.k.Advance(3 * time.Hour)
-	if !slices.Equal(got, []string{trace, ""}) {
-		t.Errorf("handlers got %q", got)
-	}
-	sdktest.RequireState(t, r.k, plain, sdk.StateSuccess)
-	if _, err := sendMail.Schedule(t.Context(), r.k.Client(), Mail{}, sdk.Traceparent("00-1-2-3")); !errors.Is(err, sdk.ErrInvalid) {
-		t.Errorf("a bad one: %v", err)
-	}
-}
-
-func TestAWorkerOfADeliverLambdaIsRefused(t *testing.T) {
-	t.Parallel()
-	k := sdktest.New(t)
-	k.Lambda("out", admin.Lambda{Mode: admin.ModeDeliver})
-	w := sdk.NewWorker(k.Client())
-	w.Register("out", func(context.Context, *sdk.Task[[]byte]) error { return nil })
-	if err := w.Run(t.Context()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no worker runs them") {
-		t.Errorf("run: %v", err)
-	}
 }
 
 func TestStartRunsAnAppThatMakesItsOwnWorker(t *testing.T) {
@@ -306,38 +215,25 @@ func TestRequirementsSayWhatThereIs(t *testing.T) {
 	}
 }
 
-// The weights of a lambda's priorities reach its queues, and so does a change of them.
-func TestPriorityWeightsAreKept(t *testing.T) {
+func TestATraceContextReachesTheHandler(t *testing.T) {
 	t.Parallel()
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	r := newRig(t)
-	for i := range 60 {
-		r.schedule("low", sdk.Priority("low"))
-		if i < 40 {
-			r.schedule("high", sdk.Priority("high"))
-		}
+	var got []string
+	r.handle(func(_ context.Context, task *sdk.Task[Mail]) error {
+		got = append(got, task.Traceparent)
+		return nil
+	})
+	traced, plain := r.schedule("ada", sdk.In(time.Hour), sdk.Traceparent(trace)), r.schedule("bob", sdk.In(2*time.Hour))
+	if info := sdktest.RequireState(t, r.k, traced, sdk.StateScheduled); info.Traceparent != trace {
+		t.Errorf("scheduled with %q", info.Traceparent)
 	}
-	r.k.Advance(0)
-	update := func(weights map[string]int, reset ...string) {
-		t.Helper()
-		got, err := r.k.Admin().Lambdas.Update(t.Context(), admin.Lambda{Name: sendMail.Name(), PriorityWeights: weights}, admin.LambdaUpdateOptions{Reset: reset})
-		if err != nil || len(weights) == 0 && got.PriorityWeights != nil || len(weights) > 0 && got.PriorityWeights["high"] != weights["high"] {
-			t.Fatalf("weights %v, %v", got.PriorityWeights, err)
-		}
+	r.k.Advance(3 * time.Hour)
+	if !slices.Equal(got, []string{trace, ""}) {
+		t.Errorf("handlers got %q", got)
 	}
-	update(map[string]int{"high": 2})
-	r.handle(func(ctx context.Context, _ *sdk.Task[Mail]) error { return r.k.Sleep(ctx, time.Minute) }, sdk.Slots(1))
-	r.k.Advance(11 * time.Minute) // twelve starts
-	update(nil, "priority_weights")
-	r.k.Advance(12 * time.Minute)
-	low := func(from, to int) (n int) {
-		for _, d := range r.sent.all[from:to] {
-			if d.to == "low" {
-				n++
-			}
-		}
-		return n
-	}
-	if len(r.sent.all) != 24 || low(0, 12) != 4 || low(13, 24) != 0 {
-		t.Errorf("started %v; want a third of the first twelve low, and then none", r.sent.all)
+	sdktest.RequireState(t, r.k, plain, sdk.StateSuccess)
+	if _, err := sendMail.Schedule(t.Context(), r.k.Client(), Mail{}, sdk.Traceparent("00-1-2-3")); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("a bad one: %v", err)
 	}
 }

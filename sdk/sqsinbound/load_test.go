@@ -144,27 +144,6 @@ func TestEveryTaskRunsOnceWhateverSQSDoes(t *testing.T) {
 	}
 }
 
-// While SQS refuses everything, the server writes to the store; what is in the queue comes when SQS is back.
-func TestTheServerAcceptsWhileSQSIsAway(t *testing.T) {
-	t.Parallel()
-	for _, fault := range []awsfake.Fault{awsfake.Denied, awsfake.LostRequest, awsfake.LostAnswer} {
-		l := newLane(t, false)
-		before := l.schedule(t, 100, sdk.In(time.Hour))
-		l.sqs.Faults.Odds(awsfake.Any, fault, 1)
-		var during []sdk.ID
-		for n := range 100 {
-			id, err := numbered.Schedule(t.Context(), l.server, n, sdk.In(time.Hour))
-			if err != nil {
-				t.Fatalf("%s: %v", fault, err)
-			}
-			during = append(during, id)
-		}
-		l.await(t, during, sdk.StateScheduled)
-		l.sqs.Faults.Off()
-		l.await(t, before, sdk.StateScheduled)
-	}
-}
-
 func TestRequestsPerThousandTasks(t *testing.T) {
 	t.Parallel()
 	l := newLane(t, false)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,42 +222,6 @@ func TestEveryFieldIsInTheQueue(t *testing.T) {
 	})
 }
 
-func TestCallsShareRequests(t *testing.T) {
-	run(t, nil, func(f *fixture) {
-		f.during(sqsinbound.LingerDefault, func() {
-			var wg sync.WaitGroup
-			for range 1000 {
-				wg.Go(func() {
-					if _, err := mail.Schedule(f.t.Context(), f, nil); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-		})
-		if n := f.sqs.Calls("SendMessageBatch"); n > 10 {
-			t.Errorf("%d requests", n)
-		}
-		many := make([]sdk.Item, 30_000)
-		for i := range many {
-			many[i] = sdk.Item{Lambda: "mail", Payload: make([]byte, 100)}
-		}
-		f.during(time.Second, func() {
-			results, err := f.ScheduleMany(f.t.Context(), many)
-			if err != nil || len(results) != len(many) {
-				t.Error(err)
-			}
-		})
-		ids := map[string]bool{}
-		for _, one := range f.tasks() {
-			ids[one.Id] = true
-		}
-		if len(ids) != 31_000 || f.sqs.Calls("SendMessageBatch") > 200 {
-			t.Errorf("%d tasks in %d requests", len(ids), f.sqs.Calls("SendMessageBatch"))
-		}
-	})
-}
-
 func TestWhatSQSRefusesForTheMomentIsSentAgainWithTheSameIDs(t *testing.T) {
 	for _, fault := range []awsfake.Fault{awsfake.Partial, awsfake.PartialDone, awsfake.Throttled, awsfake.Refused, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.LostAnswer} {
 		run(t, nil, func(f *fixture) {
@@ -284,32 +247,6 @@ func TestWhatSQSRefusesForTheMomentIsSentAgainWithTheSameIDs(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeHelped(t *testing.T) {
-	for _, c := range []struct {
-		fault   awsfake.Fault
-		want    error
-		say     string
-		sendMax int
-	}{
-		{awsfake.LostAnswer, sdk.ErrUnavailable, "it may be in the queue", 9},
-		{awsfake.Throttled, sdk.ErrUnavailable, "tries", 9},
-		{awsfake.Denied, nil, "AccessDenied", 1},
-	} {
-		run(t, nil, func(f *fixture) {
-			f.sqs.Faults.Odds("SendMessageBatch", c.fault, 1)
-			f.during(sqsinbound.SendTimeoutDefault+time.Second, func() {
-				r, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"})
-				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) || (r.ID != "") != (c.want != nil) {
-					t.Errorf("%s: %v, %v", c.fault, r, err)
-				}
-			})
-			if n := f.sqs.Calls("SendMessageBatch"); n > c.sendMax {
-				t.Errorf("%s: %d requests", c.fault, n)
-			}
-		})
-	}
-}
-
 // WithSendTimeout bounds all tries to send a message together, whether SQS refuses them or does not answer.
 func TestSendTimeout(t *testing.T) {
 	const timeout = 3 * time.Second
@@ -328,22 +265,6 @@ func TestSendTimeout(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestAQueueThatIsNotThere(t *testing.T) {
-	service := fakesqs.New(fakesqs.Config{})
-	for _, queue := range []string{"prod", "https://sqs.us-east-1.amazonaws.com/000000000000/prod-inbound"} {
-		c, err := sqsinbound.New(service, queue, key, sqsinbound.WithLinger(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound does not exist") || !strings.Contains(err.Error(), "kinesin aws setup") {
-			t.Errorf("%s: %v", queue, err)
-		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -379,26 +300,6 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
-func TestCloseSendsWhatWaits(t *testing.T) {
-	run(t, []sqsinbound.Option{sqsinbound.WithLinger(time.Hour)}, func(f *fixture) {
-		done := make(chan error, 1)
-		go func() {
-			_, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"})
-			done <- err
-		}()
-		synctest.Wait()
-		if err := f.Close(f.t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != nil || len(f.tasks()) != 1 {
-			t.Error(err)
-		}
-		if _, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"}); !errors.Is(err, sqsinbound.ErrClosed) {
-			t.Error(err)
-		}
-	})
-}
-
 func TestBadSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		queue, key string
@@ -423,4 +324,40 @@ func TestBadSettings(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func TestAQueueThatIsNotThere(t *testing.T) {
+	service := fakesqs.New(fakesqs.Config{})
+	for _, queue := range []string{"prod", "https://sqs.us-east-1.amazonaws.com/000000000000/prod-inbound"} {
+		c, err := sqsinbound.New(service, queue, key, sqsinbound.WithLinger(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound does not exist") || !strings.Contains(err.Error(), "kinesin aws setup") {
+			t.Errorf("%s: %v", queue, err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCloseSendsWhatWaits(t *testing.T) {
+	run(t, []sqsinbound.Option{sqsinbound.WithLinger(time.Hour)}, func(f *fixture) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"})
+			done <- err
+		}()
+		synctest.Wait()
+		if err := f.Close(f.t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil || len(f.tasks()) != 1 {
+			t.Error(err)
+		}
+		if _, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"}); !errors.Is(err, sqsinbound.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
