@@ -13,10 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	isStale       = kinesinv1.Reason_REASON_STALE_SEQ
-	isUnsupported = kinesinv1.Reason_REASON_UNSUPPORTED
-)
+const isStale = kinesinv1.Reason_REASON_STALE_SEQ
 
 func (f *fixture) reschedule(id string, delay time.Duration, ifSeq uint64) *kinesinv1.ChangeResult {
 	f.t.Helper()

@@ -199,28 +199,6 @@ func (f *fixture) cancelled(id string) {
 	}
 }
 
-func TestTheNewestEndComesFirst(t *testing.T) {
-	run(t, func(f *fixture) {
-		f.as("*:*")
-		f.lambdas("pay")
-		var want []string
-		for i := range 30 {
-			key := fmt.Sprintf("k%02d", i)
-			f.cancelled(f.accept(named([]string{"mail", "pay"}[i%2], key, time.Duration(i*17%30+1)*time.Minute)))
-			want = append(want, key)
-		}
-		slices.Reverse(want)
-		for _, limit := range []int32{1, 4, 100} {
-			if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-ended", Limit: limit}, nil)); !slices.Equal(got, want) {
-				t.Errorf("%d at a time: %v", limit, got)
-			}
-		}
-		if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-ended", Limit: 4, Where: "ended>=-9s and state=cancelled"}, nil)); !slices.Equal(got, want[:10]) {
-			t.Errorf("the last ten seconds: %v", got)
-		}
-	})
-}
-
 // The newest task comes first, whatever its lambda, its due time and its state. Pages hold still while tasks
 // come, end and are moved; a list that would read more than it may is refused.
 func TestTheNewestComesFirst(t *testing.T) {

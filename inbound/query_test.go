@@ -251,29 +251,6 @@ func TestListRefusals(t *testing.T) {
 	})
 }
 
-func TestListOfManyPartitionsHasABoundAndGoesOn(t *testing.T) {
-	run(t, func(f *fixture) {
-		wide := &kinesinv1.Lambda{Name: "wide", Shards: 1024}
-		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: wide}); err != nil {
-			t.Fatal(err)
-		}
-		f.accept(with(in(time.Minute), func(i *item) { i.Lambda = "wide" }))
-		found, calls := 0, 0
-		request := &kinesinv1.ListRequest{Lambda: "wide"}
-		for ; calls == 0 || len(request.Cursor) > 0; calls++ {
-			response, err := f.List(f.ctx, request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found += len(response.Tasks)
-			request.Cursor = response.Next
-		}
-		if found != 1 || calls > 60 {
-			t.Errorf("found %d with %d calls", found, calls)
-		}
-	})
-}
-
 // wait calls Wait beside the moving clock and returns when it answered.
 func (f *fixture) wait(d time.Duration, ids ...string) <-chan waited {
 	done := make(chan waited, 1)

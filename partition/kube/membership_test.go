@@ -225,18 +225,6 @@ func TestAPodThatIsNotReadyIsNoMember(t *testing.T) {
 	})
 }
 
-func TestWhoJoinsIsAMemberWhenItSaysSo(t *testing.T) {
-	inWorld(t, four, func(w *world) {
-		p := w.process("kinesin-new-d", fleet.Joining)
-		w.pass(2 * time.Second)
-		w.pod("kinesin-new-d", true)
-		w.pass(2 * time.Second)
-		w.want(four...)
-		p.Declare(fleet.Ready)
-		w.until(500*time.Millisecond, append(four, "kinesin-new-d")...)
-	})
-}
-
 func TestWhoLeavesIsOutAtOnce(t *testing.T) {
 	inWorld(t, four, func(w *world) {
 		w.terminate("kinesin-old-a") // the API server tells before the process knows
@@ -257,57 +245,6 @@ func TestAKilledProcessIsOutThoughItsPodSeemsReady(t *testing.T) {
 		w.want(four[1:]...)
 		w.others["kinesin-old-a"].Declare(fleet.Ready)
 		w.until(500*time.Millisecond, four...)
-	})
-}
-
-func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
-	for name, lose := range map[string]func(w *world, pod string){
-		"deleted":   func(w *world, pod string) { w.removePod(pod) },
-		"not ready": func(w *world, pod string) { w.pod(pod, false) },
-		"a minute apart": func(w *world, pod string) {
-			w.pod(pod, false)
-			w.pass(time.Minute)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, four, func(w *world) {
-				for _, pod := range four[:3] {
-					lose(w, pod)
-				}
-				w.want(four...)
-				if w.m.Kept() != 3 || strings.Count(w.log.String(), "keeping them until both agree") == 0 {
-					t.Errorf("%d kept", w.m.Kept())
-				}
-				for _, pod := range four[:3] {
-					w.others[pod].end()
-				}
-				w.until(2*time.Second, four[3])
-				if w.m.Kept() != 0 {
-					t.Errorf("%d kept though both agree", w.m.Kept())
-				}
-			})
-		})
-	}
-}
-
-func TestAnEmptyListIsNotBelieved(t *testing.T) {
-	inWorld(t, four, func(w *world) {
-		w.listEmpty()
-		w.pass(time.Minute)
-		w.want(four...)
-	})
-}
-
-func TestScaledToOne(t *testing.T) {
-	inWorld(t, four, func(w *world) {
-		for _, pod := range four {
-			w.terminate(pod)
-		}
-		w.want(four...) // that many at once: the rows have to agree
-		for _, pod := range four {
-			w.others[pod].Declare(fleet.Leaving)
-		}
-		w.until(500 * time.Millisecond)
 	})
 }
 
@@ -586,4 +523,34 @@ func (w *world) change(members ...string) {
 		w.removePod(own)
 	}
 	w.pass(2 * time.Second)
+}
+
+func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
+	for name, lose := range map[string]func(w *world, pod string){
+		"deleted":   func(w *world, pod string) { w.removePod(pod) },
+		"not ready": func(w *world, pod string) { w.pod(pod, false) },
+		"a minute apart": func(w *world, pod string) {
+			w.pod(pod, false)
+			w.pass(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, four, func(w *world) {
+				for _, pod := range four[:3] {
+					lose(w, pod)
+				}
+				w.want(four...)
+				if w.m.Kept() != 3 || strings.Count(w.log.String(), "keeping them until both agree") == 0 {
+					t.Errorf("%d kept", w.m.Kept())
+				}
+				for _, pod := range four[:3] {
+					w.others[pod].end()
+				}
+				w.until(2*time.Second, four[3])
+				if w.m.Kept() != 0 {
+					t.Errorf("%d kept though both agree", w.m.Kept())
+				}
+			})
+		})
+	}
 }

@@ -31,19 +31,12 @@ func anyStanding(t *rapid.T, self string) (reached standing) {
 	return reached
 }
 
-// checkMerge draws a standing and sources, and hands what is made of them to the check.
-func checkMerge(t *testing.T, check func(t *rapid.T, before, after standing, s sources, kept int)) {
-	t.Helper()
+// What holds for whatever merge is made of.
+func TestWhatMergeKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySources.Draw(t, "sources")
 		before := anyStanding(t, s.self)
 		after, kept := merge(before, s)
-		check(t, before, after, s, kept)
-	})
-}
-
-func TestMergedMembersAreASet(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, _ sources, _ int) {
 		for _, names := range [][]string{after.members, after.base} {
 			if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
 				t.Fatalf("%q is not sorted, each once", names)
@@ -52,87 +45,36 @@ func TestMergedMembersAreASet(t *testing.T) {
 		if len(before.members) > 0 && len(after.members) == 0 {
 			t.Fatal("the members are suddenly none")
 		}
-	})
-}
-
-func TestMergingAgainChangesNothing(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, _, after standing, s sources, kept int) {
 		again, keptAgain := merge(after, s)
 		if !slices.Equal(again.members, after.members) || !slices.Equal(again.base, after.base) || kept != keptAgain {
 			t.Fatalf("%v, %d kept, became %v, %d kept", after, kept, again, keptAgain)
 		}
-	})
-}
-
-func TestWhoBothSourcesShowIsAMember(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, _, after standing, s sources, _ int) {
 		for pod, watched := range s.watch {
 			if s.contact && watched && s.rows[pod] == ready && !slices.Contains(after.members, pod) {
 				t.Fatalf("%s is ready by both and not among %q", pod, after.members)
 			}
 		}
-	})
-}
-
-func TestWhoIsSilentIsNone(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
-		if slices.Equal(before.members, after.members) {
-			return // perhaps because nobody would be left
-		}
-		for _, pod := range after.members {
-			if s.rows[pod] == gone {
-				t.Fatalf("%s is silent and among %q", pod, after.members)
-			}
-		}
-	})
-}
-
-func TestAProcessesOwnWordCounts(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
-		if slices.Equal(before.members, after.members) {
-			return
-		}
-		for _, pod := range after.members {
-			if s.rows[pod] == leaving || s.rows[pod] == joining {
-				t.Fatalf("%s is a member though it says otherwise", pod)
-			}
-		}
-	})
-}
-
-func TestNoMemberComesOutOfNothing(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
+		changed := !slices.Equal(before.members, after.members) // else perhaps because nobody would be left
 		for _, pod := range after.members {
 			known := pod == s.self || s.watch[pod] || s.rows[pod] >= founding
-			if !known && !slices.Contains(before.members, pod) && !slices.Contains(before.base, pod) {
+			switch said := s.rows[pod]; {
+			case !known && !slices.Contains(before.members, pod) && !slices.Contains(before.base, pod):
 				t.Fatalf("%s came from nowhere", pod)
-			}
-		}
-	})
-}
-
-func TestWhoIsNotReadyIsNoneWhereOthersAre(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
-		if !s.contact || !s.anyReady() || slices.Equal(before.members, after.members) {
-			return
-		}
-		for _, pod := range after.members {
-			if pod != s.self && !s.watch[pod] && s.rows[pod] != founding && !slices.Contains(before.base, pod) {
+			case changed && said == gone:
+				t.Fatalf("%s is silent and among %q", pod, after.members)
+			case changed && (said == leaving || said == joining):
+				t.Fatalf("%s is a member though it says otherwise", pod)
+			case changed && s.contact && s.anyReady() && pod != s.self && !s.watch[pod] && said != founding && !slices.Contains(before.base, pod):
 				t.Fatalf("%s is not ready, others are, and it is among %q", pod, after.members)
 			}
 		}
-	})
-}
-
-func TestAFounderIsAMemberWhileItsPodIsThere(t *testing.T) {
-	checkMerge(t, func(t *rapid.T, before, after standing, s sources, kept int) {
 		for pod, said := range s.rows {
 			_, there := s.watch[pod]
 			is := slices.Contains(after.members, pod)
 			if s.contact && said == founding && there && !is {
 				t.Fatalf("%s is a founder and not among %q", pod, after.members)
 			}
-			if s.contact && said == founding && !there && is && kept == 0 && !slices.Equal(before.members, after.members) {
+			if s.contact && said == founding && !there && is && kept == 0 && changed {
 				t.Fatalf("%s is among %q without a pod", pod, after.members)
 			}
 		}

@@ -139,14 +139,6 @@ func TestPodsThatStartLaterThanTheFirst(t *testing.T) {
 	})
 }
 
-func TestAPodAloneDoesNotWait(t *testing.T) {
-	inCluster(t, func(a *api) {
-		w := newWorld(a)
-		w.start(fleet.Joining)
-		w.until(500 * time.Millisecond)
-	})
-}
-
 // A process that is warm and whose pod is not found ready is no member for longer either, once others are.
 func TestAFounderWhosePodIsNeverReady(t *testing.T) {
 	inCluster(t, func(a *api) {
