@@ -14,49 +14,6 @@ func keyed(payload, key string) sdk.Step {
 	return sdk.Item{Lambda: "mail", Payload: []byte(payload), Key: key}.Step()
 }
 
-// A follow-up with a key is the task of that key: found by it, and one with the next step. Where another task
-// holds the key, that keeps it and the chain says so.
-func TestAFollowUpTakesItsKey(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		inRig(t, drivers{}, n, nil, func(r *rig) {
-			r.lambda(admin.Lambda{Name: "mail"})
-			var s stepLog
-			r.work(r.nodes[0], "mail", s.handler)
-			holder, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("held"), Key: "k2", In: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			large := strings.Repeat("x", 5000)
-			id, err := sdk.Chain(mail("a").Finally(keyed("no", "k2")), keyed("b", "k1").After(10*time.Minute), keyed(large, "k3")).Schedule(r.ctx, r.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			got, err := r.client.Get(r.ctx, sdk.ByKey("mail", "k1"))
-			if err != nil || got.State != sdk.StateScheduled || got.Chain == nil || got.Chain.Root != id {
-				t.Fatalf("the task of the key: %+v, %v", got, err)
-			}
-			if r, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("other"), Key: "k1"}); !errors.Is(err, sdk.ErrKeyConflict) {
-				t.Errorf("the key of a follow-up was given away: %+v, %v", r, err)
-			}
-			time.Sleep(2 * time.Hour)
-			if got, want := s.all(), "a b<then:success:r-a: held "+large+"<then:success:r-b:"; got != want {
-				t.Errorf("%d nodes: ran %.200s", n, got)
-			}
-			if got, want := r.chain(id), "ended: success then(success then(success)) finally(held)"; got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-			c, err := r.client.GetChain(r.ctx, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := c.Root.Followups[1].Error; !strings.Contains(text, string(holder.ID)) {
-				t.Errorf("%q does not say which task held the key: %s", text, holder.ID)
-			}
-		})
-	}
-}
-
 // A paused chain holds a follow-up with a key back, and a cancel ends it.
 func TestAKeyedFollowUpIsControlled(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {

@@ -162,150 +162,6 @@ func TestAHandlerAddsUntilTheChainIsTooDeep(t *testing.T) {
 	})
 }
 
-func TestFollowUpsAreOnTime(t *testing.T) {
-	for n, most := range map[int]time.Duration{1: 2 * time.Millisecond, 3: 60 * time.Millisecond} { // of several nodes another may own the partition
-		inRig(t, drivers{}, n, func(c *Config) { c.Shared = n > 1 }, func(r *rig) {
-			r.lambda(admin.Lambda{Name: "mail"})
-			var s stepLog
-			r.work(r.nodes[0], "mail", s.handler)
-			time.Sleep(time.Minute)
-			all := make([]sdk.Step, 30)
-			for i := range all {
-				all[i] = mail("a")
-			}
-			if _, err := sdk.Chain(all...).Schedule(r.ctx, r.client); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(5 * time.Second)
-			if ran, late := s.ran(); ran != len(all) || late > most {
-				t.Errorf("%d nodes: within 5 s %d of %d steps ran, up to %v late", n, ran, len(all), late)
-			}
-		})
-	}
-}
-
-// A cancel undoes what was done, and nothing follows but that.
-func TestACancelledChainIsUndone(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		waits, err := sdk.Chain(mail("a"), mail("b").After(time.Hour), mail("c")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs, err := sdk.Chain(mail("sleep"), mail("d")).OnFailure(mail("unsleep")).Schedule(r.ctx, r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		for id, want := range map[sdk.ID]admin.ChainChange{waits: {ID: waits, Changed: 1}, runs: {ID: runs, Told: 1}} {
-			if got, err := r.admin().Chains.Cancel(r.ctx, id); err != nil || got != want {
-				t.Errorf("%+v, %v, want %+v", got, err, want)
-			}
-		}
-		time.Sleep(2 * time.Hour)
-		if got, want := s.all(), "a sleep undo<else:cancelled:: unsleep<else:success:r-sleep:"; got != want {
-			t.Errorf("ran %s, want %s", got, want)
-		}
-		if got, want := r.chain(waits), "ended: success then(cancelled then(skipped else(skipped)) else(success)) else(skipped)"; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	})
-}
-
-// While a chain is paused nothing of it starts, and afterwards all of it runs, once.
-func TestAChainPauses(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		id, err := sdk.Chain(mail("sleep").Finally(mail("f")), mail("b").After(5*time.Hour), mail("c")).Schedule(r.ctx, r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, wait := range []time.Duration{time.Minute, 20 * time.Minute} { // while the first one runs, and while others wait
-			time.Sleep(wait)
-			if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
-				t.Fatal(err)
-			}
-			ran := s.all()
-			time.Sleep(3 * time.Hour)
-			if got := s.all(); got != ran {
-				t.Errorf("while it was paused it ran %s, before that %s", got, ran)
-			}
-			if got := r.chain(id); !strings.HasPrefix(got, "paused: ") {
-				t.Error(got)
-			}
-			if _, err := r.admin().Chains.Resume(r.ctx, id); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(2 * time.Hour)
-		if got, want := s.all(), "b<then:success:r-sleep: c<then:success:r-b: f<finally:success:r-sleep: sleep"; got != want {
-			t.Errorf("ran %s, want %s", got, want)
-		}
-	})
-}
-
-// A task that is due in moments, and was paused and resumed before, starts on time.
-func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), In: 4 * time.Second, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
-		made, err := r.client.Schedule(r.ctx, first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.admin().Chains.Pause(r.ctx, made.ID); err != nil {
-			t.Fatal(err)
-		}
-		if changed, err := r.client.RunNow(r.ctx, []sdk.ID{made.ID}); err != nil || !errors.Is(changed[0].Err, sdk.ErrInvalid) {
-			t.Errorf("run now in a paused chain: %+v, %v", changed, err)
-		}
-		if _, err := r.admin().Chains.Resume(r.ctx, made.ID); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if got, want := s.all(), "a b<then:success:r-a:"; got != want {
-			t.Errorf("ran %q a second after the due time, want %q", got, want)
-		}
-	})
-}
-
-// A chain is redriven from the task that failed.
-func TestAChainIsRedriven(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		var mended atomic.Bool
-		var s stepLog
-		r.work(r.nodes[0], "mail", func(ctx context.Context, k *sdk.Task[[]byte]) error {
-			if mended.Load() && string(k.Payload) == "fail" {
-				k.Payload = []byte("mended")
-			}
-			return s.handler(ctx, k)
-		})
-		id, err := sdk.Chain(mail("a"), mail("fail"), mail("c")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		for _, want := range []string{"", "too late"} {
-			mended.Store(true)
-			got, err := r.admin().Chains.Redrive(r.ctx, id)
-			if want == "" && (err != nil || got.Changed != 1) || want != "" && !errors.Is(err, sdk.ErrTooLate) {
-				t.Errorf("%+v, %v", got, err)
-			}
-			time.Sleep(time.Minute)
-		}
-		if got, want := s.all(), "a c<then:success:r-mended: fail<then:success:r-a: mended<then:success:r-a: undo<else:fatal_failure::no fail"; got != want {
-			t.Errorf("ran %s, want %s", got, want)
-		}
-	})
-}
-
 // A redrive leaves tasks that else and finally lead to, and says so if only these have failed.
 func TestARedriveSaysWhatItLeaves(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
@@ -473,38 +329,6 @@ func TestWhatFollowedLongBeforeARedrive(t *testing.T) {
 	})
 }
 
-// So is what followed while the chain was paused, and waits for its resumption.
-func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		id, err := sdk.Chain(mail("sleep"), mail("b")).Schedule(r.ctx, r.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if _, err := r.admin().Chains.Pause(r.ctx, id); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Minute)
-		if changed, err := r.client.Redrive(r.ctx, []sdk.ID{id}, sdk.Force()); err != nil || changed[0].Err != nil {
-			t.Fatal(changed, err)
-		}
-		time.Sleep(time.Minute)
-		if got, want := r.chain(id), "paused: processing then(planned) then(scheduled)"; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-		if _, err := r.admin().Chains.Resume(r.ctx, id); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Minute)
-		if got, want := r.chain(id), "ended: success then(success) then(success)"; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	})
-}
-
 // Nothing is half created, and a refusal says where it is.
 func TestABadChainIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
@@ -641,16 +465,6 @@ func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 					t.Errorf("%d bytes, run %d: %s ran, want %s", large, n, got, want)
 				}
 			}
-		}
-	})
-}
-
-func TestADelayBelowZeroIsRefused(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		_, err := sdk.Chain(mail("a"), mail("b").After(-time.Hour)).Schedule(r.ctx, r.client)
-		if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "then[0]: delay -1h0m0s: want 0 or more") {
-			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,42 +151,6 @@ func (r *rig) away(i int, d time.Duration) {
 	r.client = r.dial(r.nodes[i].transport)
 }
 
-func TestWhatWasMissed(t *testing.T) {
-	for _, c := range []struct {
-		catchUp cron.CatchUp
-		change  func(s *cron.Spec)
-		want    string
-	}{
-		{cron.CatchUpLast, nil, "00:10:00 01:00:00 01:10:00"},
-		{cron.CatchUpNone, nil, "00:10:00 01:10:00"},
-		{cron.CatchUpAll, nil, "00:10:00 00:20:00 00:30:00 00:40:00 00:50:00 01:00:00 01:10:00"},
-		{cron.CatchUpAll, func(s *cron.Spec) { s.CatchUpMax = 2 }, "00:10:00 00:50:00 01:00:00 01:10:00"},
-		{cron.CatchUpAll, func(s *cron.Spec) { s.CatchUpWithinMS = 30 * 60_000 }, "00:10:00 00:40:00 00:50:00 01:00:00 01:10:00"},
-	} {
-		t.Run(string(c.catchUp), func(t *testing.T) {
-			inRig(t, drivers{}, 1, nil, func(r *rig) {
-				r.lambda(admin.Lambda{Name: "mail"})
-				r.cron(0, "*/10 * * * *", func(s *cron.Spec) {
-					if s.CatchUp = c.catchUp; c.change != nil {
-						c.change(s)
-					}
-				})
-				var f fires
-				stop := r.workForNow(&f)
-				time.Sleep(11 * time.Minute)
-				stop()
-				r.away(0, 53*time.Minute) // until 01:04
-				stop = r.workForNow(&f)
-				time.Sleep(8 * time.Minute)
-				stop()
-				if got := f.all(); got != c.want {
-					t.Errorf("fired %s, want %s", got, c.want)
-				}
-			})
-		})
-	}
-}
-
 // change changes the cron by what is stored.
 func (r *rig) change(change func(c *cron.Cron, now task.Instant) error) {
 	r.Helper()
@@ -197,34 +160,6 @@ func (r *rig) change(change func(c *cron.Cron, now task.Instant) error) {
 	})
 	if err != nil {
 		r.Fatal(err)
-	}
-}
-
-func TestARevisionTakesOver(t *testing.T) {
-	for _, at := range []time.Duration{30 * time.Second, 29990 * time.Millisecond, 25 * time.Second, 24999 * time.Millisecond, 20*time.Second + 1} {
-		t.Run(at.String(), func(t *testing.T) {
-			inRig(t, drivers{}, 2, nil, func(r *rig) {
-				r.lambda(admin.Lambda{Name: "mail"})
-				var f fires
-				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
-				began := time.Now().Truncate(time.Minute)
-				r.cron(0, "*/10 * * * * *", nil)
-				time.Sleep(time.Until(began.Add(at)))
-				r.change(func(c *cron.Cron, now task.Instant) error {
-					s := c.Now().Spec
-					s.Schedule = "*/5 * * * * *"
-					return c.Change(s, now)
-				})
-				time.Sleep(time.Until(began.Add(52 * time.Second)))
-				want := "00:00:10 00:00:20 00:00:30 00:00:35 00:00:40 00:00:45 00:00:50"
-				if at >= 30*time.Second {
-					want = "00:00:10 00:00:20 00:00:30 00:00:40 00:00:45 00:00:50" // 00:35 is within 5 s
-				}
-				if got := f.all(); got != want {
-					t.Errorf("fired %s, want %s", got, want)
-				}
-			})
-		})
 	}
 }
 
@@ -300,76 +235,4 @@ func TestAPausedCron(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestFailuresPauseACron(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 1})
-		var f fires
-		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
-			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
-		})
-		r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.FailuresMax = 3 })
-		time.Sleep(2 * time.Minute)
-		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
-			t.Errorf("fired %s, want %s", got, want)
-		}
-		c, err := cron.NewBook(r.nodes[0].node.firing.Store, r.nodes[0].node.firing.Clock).Find(r.ctx, "tick")
-		if err != nil || c.Now().Pause == nil || !strings.Contains(c.Now().Pause.Reason, "3 occurrences in a row") {
-			t.Errorf("%+v, %v", c, err)
-		}
-	})
-}
-
-// Each nominal time of the range runs once, whatever the overlap, and the cron goes on beside.
-func TestABackfillRuns(t *testing.T) {
-	for _, nodes := range []int{1, 2} {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) { backfillRuns(t, nodes) })
-	}
-}
-
-func backfillRuns(t *testing.T, nodes int) {
-	t.Helper()
-	inRig(t, drivers{}, nodes, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail"})
-		r.cron(nodes-1, "*/10 * * * * *", func(s *cron.Spec) { s.Overlap = cron.OverlapSkip })
-		var f fires
-		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
-		time.Sleep(5 * time.Second)
-		range40 := admin.JobSpec{Action: admin.JobBackfill, Cron: "tick", From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
-		for range 2 {
-			j, err := r.admin().Jobs.Create(r.ctx, range40)
-			if err != nil {
-				r.Fatal(err)
-			}
-			for !j.State.IsEnd() {
-				time.Sleep(time.Second)
-				if j, err = r.admin().Jobs.Get(r.ctx, j.ID); err != nil {
-					r.Fatal(err)
-				}
-			}
-			if j.State != admin.JobDone || j.Matched != 5 {
-				t.Errorf("%+v", j)
-			}
-		}
-		time.Sleep(26 * time.Second)
-		if got, want := f.all(), "00:00:00 00:00:10 00:00:20 00:00:30 23:59:20 23:59:30 23:59:40 23:59:50"; got != want {
-			t.Errorf("fired %s, want %s", got, want)
-		}
-		history, err := r.admin().Crons.History(r.ctx, "tick", admin.CronHistoryOptions{Limit: 10})
-		if err != nil {
-			r.Fatal(err)
-		}
-		var lines []string
-		for _, o := range history {
-			line := o.Nominal.Format("05 ") + string(o.Outcome)
-			if o.Backfill {
-				line += ", filled"
-			}
-			lines = append(lines, line)
-		}
-		if got, want := strings.Join(lines, "; "), "30 ran; 20 ran; 10 ran; 00 ran, filled; 50 ran, filled; 40 ran, filled; 30 ran, filled; 20 ran, filled"; got != want {
-			t.Errorf("history %s, want %s", got, want)
-		}
-	})
 }

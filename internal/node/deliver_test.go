@@ -268,37 +268,6 @@ func TestDeliverOnTimeInThreeWrites(t *testing.T) {
 	})
 }
 
-// In Dynein ten stuck rows at a partition's head delay the jobs behind them by 110 s.
-func TestStuckRowsDelayNobody(t *testing.T) {
-	inTown(t, func(w *town) {
-		dying := w.start(nil)
-		dying.lambda(1)
-		var stuck []string
-		for range 10 {
-			stuck = append(stuck, dying.schedule(item(3*time.Second))...)
-		}
-		dying.dieAt = "send"
-		w.advance(4 * time.Second)
-		heir := w.start(nil)
-		var behind []string
-		for n := range 100 {
-			behind = append(behind, heir.schedule(item(time.Duration(n)*200*time.Millisecond))...)
-		}
-		w.advance(time.Minute)
-		times, late := w.deliveries()
-		for _, id := range behind[50:] { // from when the partition was taken over
-			if times[id] != 1 || late[id] > 0 {
-				t.Errorf("behind: delivered %d times, %v late", times[id], late[id])
-			}
-		}
-		for _, id := range append(stuck, behind...) {
-			if times[id] != 1 || late[id] > 12*time.Second {
-				t.Errorf("delivered %d times, %v late", times[id], late[id])
-			}
-		}
-	})
-}
-
 // A process killed between any two steps costs at most a second delivery, and never the first.
 func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 	for _, step := range []string{"acquire", "send", "remove"} {
@@ -347,53 +316,6 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// A process that restarts under the same name finds the tasks that it left.
-func TestAProcessThatRestartsTakesItsOwnRows(t *testing.T) {
-	inTown(t, func(w *town) {
-		p := w.start(alone)
-		p.lambda(1)
-		ids := p.schedule(item(time.Second), item(time.Second))
-		p.dieAt = "send"
-		w.advance(2 * time.Second)
-		w.start(alone)
-		w.wantDelivered(time.Second, ids...)
-	})
-}
-
-// Two owners of everything that do not know each other deliver each task once as long as both live.
-func TestTwoOwnersDeliverOnce(t *testing.T) {
-	inTown(t, func(w *town) {
-		both := func(self, other string) func(c *Config) {
-			return func(c *Config) { c.Membership = greedy{partition.Static(self, other)} }
-		}
-		a, b := w.start(both("a", "b")), w.start(both("b", "a"))
-		a.lambda(2)
-		w.advance(10 * time.Second) // until both know of it
-		var ids []string
-		for n := range 200 {
-			p := a
-			if n%2 == 0 {
-				p = b
-			}
-			i := item(time.Duration(n) * 30 * time.Millisecond)
-			if n%5 == 0 {
-				i.Key = fmt.Sprint(n)
-			}
-			ids = append(ids, p.schedule(i)...)
-		}
-		w.advance(time.Minute)
-		w.wantDelivered(10*time.Second, ids...)
-		if a.steps("send") == 0 || b.steps("send") == 0 {
-			t.Errorf("%d and %d sent: want both to take part", a.steps("send"), b.steps("send"))
-		}
-	})
-}
-
-// greedy is a membership that owns everything and still knows others.
-type greedy struct{ partition.Membership }
-
-func (g greedy) Members() []string { return g.Membership.Members() }
-
 // No task is both cancelled and delivered, however close the two are.
 func TestACancelledTaskIsNotDelivered(t *testing.T) {
 	inTown(t, func(w *town) {
@@ -432,37 +354,5 @@ func TestACancelledTaskIsNotDelivered(t *testing.T) {
 		if cancelled == 0 || cancelled == len(ids) {
 			t.Errorf("%d of %d cancelled: nothing came close", cancelled, len(ids))
 		}
-	})
-}
-
-func TestAnOutageOfTheQueueEndsWithEverythingDelivered(t *testing.T) {
-	inTown(t, func(w *town) {
-		p := w.start(alone)
-		p.lambda(4)
-		var ids []string
-		for n := range 2000 {
-			ids = append(ids, p.schedule(item(time.Duration(n)*15*time.Millisecond))...)
-		}
-		w.advance(5 * time.Second)
-		w.out.Decide(func(*queue.Delivery) queuetest.Fault { return queuetest.NotApplied })
-		w.advance(20 * time.Second)
-		w.out.Decide(nil)
-		w.advance(time.Minute)
-		w.wantDelivered(26*time.Second, ids...)
-		if n := p.scheduler.Stuck(); len(n) != 0 {
-			t.Errorf("stuck %v", n)
-		}
-	})
-}
-
-func TestStoppingFinishesWhatIsUnderWay(t *testing.T) {
-	inTown(t, func(w *town) {
-		p := w.start(alone)
-		p.lambda(1)
-		ids := p.schedule(item(30 * time.Millisecond))
-		synctest.Wait()
-		p.stop()
-		w.advance(time.Second)
-		w.wantDelivered(0, ids...)
 	})
 }

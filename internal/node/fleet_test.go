@@ -116,27 +116,6 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 	return each, wrong
 }
 
-func TestAFleetSharesTheWork(t *testing.T) {
-	inFleet(t, 3, nil, func(r *rig, _ []*host) {
-		r.lambda(admin.Lambda{Name: "mail", Shards: 6})
-		if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 || each[2] == 0 {
-			t.Errorf("partitions are shared as %v, %d of them by not exactly one", each, wrong)
-		}
-		r.work(r.nodes[1], "mail", quick, sdk.Slots(20))
-		r.work(r.nodes[2], "mail", quick, sdk.Slots(20))
-		for i := range 600 {
-			r.client = r.dial(r.nodes[i%3].transport)
-			r.schedule(sdk.Item{Lambda: "mail", In: time.Duration(i) * 100 * time.Millisecond})
-		}
-		time.Sleep(61 * time.Second)
-		r.settled(time.Second)
-		if runs := r.book.check(t, 1); runs != 600 {
-			t.Errorf("%d runs of 600 tasks", runs)
-		}
-		r.onTime(200 * time.Millisecond)
-	})
-}
-
 // onTime fails unless every task started within a bound.
 func (r *rig) onTime(most time.Duration) {
 	r.Helper()
@@ -187,23 +166,6 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		// The others remove it after 8 s and then read its partitions; a wake-up sends a message that it held
 		// again.
 		r.onTime(task.EnqueueTimeout + 2*time.Second)
-	})
-}
-
-func TestAProcessThatLeavesIsNotMissed(t *testing.T) {
-	inFleet(t, 2, nil, func(r *rig, _ []*host) {
-		r.lambda(admin.Lambda{Name: "mail", Shards: 4})
-		r.work(r.nodes[1], "mail", quick, sdk.Slots(20))
-		r.client = r.dial(r.nodes[1].transport)
-		for i := range 300 {
-			r.schedule(sdk.Item{Lambda: "mail", In: 15*time.Second + time.Duration(i)*100*time.Millisecond})
-		}
-		time.Sleep(25 * time.Second)
-		r.nodes[0].stop()
-		time.Sleep(25 * time.Second)
-		r.settled(time.Second)
-		r.book.check(t, 1)
-		r.onTime(plannedMax)
 	})
 }
 

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,69 +71,6 @@ func (s *starts) of(collection string, from, to time.Time) (n int) {
 	return n
 }
 
-// TestAPauseHoldsOnAllNodes sets a gate by its row alone while tasks are scheduled, wait in the queue, fail
-// and are given back, on nodes that own the partitions and nodes that do not.
-func TestAPauseHoldsOnAllNodes(t *testing.T) {
-	for name, c := range map[string]struct {
-		nodes  int
-		config func(*Config)
-	}{
-		"alone":       {1, nil},
-		"two, shared": {2, func(c *Config) { remote(c); c.Shared = true }},
-		"no match":    {1, func(c *Config) { c.NoMatch = true }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
-				var s starts
-				for _, p := range r.nodes {
-					r.work(p, "mail", s.noting(300*time.Millisecond), sdk.Slots(2))
-				}
-				clients := make([]*sdk.Client, len(r.nodes))
-				for i, p := range r.nodes {
-					clients[i] = r.dial(p.transport)
-				}
-				scheduleFor := func(d time.Duration) {
-					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-						for i, client := range clients {
-							for _, collection := range []string{"a", "b"} {
-								item := sdk.Item{Lambda: "mail", Collection: collection, In: time.Duration(i) * 3 * time.Second}
-								if time.Now().Second()%3 == 0 {
-									item.Key = collection + time.Now().String() + strconv.Itoa(i)
-								}
-								result, err := client.Schedule(r.ctx, item)
-								if err != nil {
-									t.Fatal(err)
-								}
-								r.book.accepted(result.ID)
-							}
-						}
-					}
-				}
-				scheduleFor(10 * time.Second) // more than the workers run
-				g := &gates.Gate{ID: "7", Action: gates.Pause, Collection: "a", Reason: "db maintenance", Owner: "me"}
-				r.setGate("mail", g)
-				set := time.Now()
-				scheduleFor(10 * time.Second)
-				time.Sleep(2 * time.Minute)
-				if n := s.of("a", set.Add(2*time.Second), time.Now()); n > 0 {
-					t.Errorf("%d tasks started more than 2 s after their gate was set", n)
-				}
-				if n, all := s.of("b", set, time.Now()), s.of("b", time.Time{}, time.Now()); all != 200*c.nodes {
-					t.Errorf("%d of %d tasks started that no gate holds, %d of them while it held others", all, 200*c.nodes, n)
-				}
-				r.endGate(g)
-				resumed := time.Now()
-				time.Sleep(time.Minute)
-				if n := s.of("a", time.Time{}, time.Now()); n != 200*c.nodes {
-					t.Errorf("%d of %d tasks started a minute after the gate has ended, %d since then", n, 200*c.nodes, s.of("a", resumed, time.Now()))
-				}
-				r.settled(time.Minute)
-			})
-		})
-	}
-}
-
 // TestADropSaysWhichGate drops tasks, and wants each to say so.
 func TestADropSaysWhichGate(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
@@ -162,74 +98,6 @@ func TestADropSaysWhichGate(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.settled(time.Minute)
 	})
-}
-
-// TestAGateResumesAtAPace wants what a gate held to start at its pace, what comes later to start at once, and
-// the gate to end.
-func TestAGateResumesAtAPace(t *testing.T) {
-	const pace, count = 50, 800
-	for name, c := range map[string]struct {
-		nodes  int
-		config func(*Config)
-	}{
-		"alone":       {1, nil},
-		"two, shared": {2, func(c *Config) { remote(c); c.Shared = true }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
-				r.lambda(admin.Lambda{Name: "mail", Shards: 4})
-				g, err := r.admin().Gates.Create(r.ctx, admin.Gate{Action: admin.GatePause, Lambda: "mail", Reason: "db"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * time.Second)
-				began := time.Now()
-				var s pacedStarts
-				for _, p := range r.nodes {
-					r.work(p, "mail", func(context.Context, *sdk.Task[[]byte]) error {
-						s.note(time.Since(began))
-						return nil
-					}, sdk.Slots(200))
-				}
-				items := make([]sdk.Item, count)
-				for i := range items {
-					if items[i] = (sdk.Item{Lambda: "mail"}); i%7 == 0 {
-						items[i].Key = strconv.Itoa(i)
-					}
-				}
-				results, err := r.client.ScheduleMany(r.ctx, items)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range results {
-					r.book.accepted(results[i].ID)
-				}
-				time.Sleep(2*time.Minute - time.Since(began))
-				if n := len(s.take()); n > 0 {
-					t.Fatalf("%d tasks started behind the gate", n)
-				}
-				if _, err = r.admin().Gates.Resume(r.ctx, g.ID, admin.GateResumeOptions{Pace: pace}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(5 * time.Second)
-				before := time.Now()
-				late, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.book.accepted(late.ID)
-				if _, err = r.client.Wait(r.ctx, late.ID); err != nil || time.Since(before) > 2*time.Second {
-					t.Errorf("a task that came later ended %v after it was scheduled: %v", time.Since(before), err)
-				}
-				time.Sleep(2 * time.Minute)
-				wantPaced(t, s.take(), pace, 2*time.Minute+3*time.Second, 2*time.Minute+15*time.Second)
-				if g, err = r.admin().Gates.Get(r.ctx, g.ID); err != nil || g.State != "ended" {
-					t.Errorf("the gate is %s: %v", g.State, err)
-				}
-				r.settled(time.Minute)
-			})
-		})
-	}
 }
 
 // TestAPaceIsForHigherPrioritiesFirst wants those of a higher priority to go first that a gate held, or,

@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -137,45 +135,6 @@ func TestATaskFollowsAfterAGroup(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Whoever does not know what became of a call makes it again, and nothing changes: not when it was answered,
-// not when members have ended since, and not when the group has.
-func TestAnAddThatIsMadeAgain(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail", Retention: time.Minute})
-		r.lambda(admin.Lambda{Name: "report"})
-		var f follows
-		runs := 0
-		r.work(r.nodes[0], "mail", func(context.Context, *sdk.Task[[]byte]) error { runs++; return sdk.Fatal(errors.New("no")) }, sdk.Slots(1))
-		r.work(r.nodes[0], "report", f.handle)
-		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
-		if err != nil {
-			r.Fatal(err)
-		}
-		first, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
-		if err != nil || len(first) != 10 {
-			r.Fatal(first, err)
-		}
-		for i, wait := range []time.Duration{0, time.Hour, 0, time.Hour} {
-			time.Sleep(wait)
-			if i == 2 {
-				if _, err := r.client.SealGroup(r.ctx, g.ID, 10); err != nil {
-					r.Fatal(err)
-				}
-			}
-			again, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
-			if err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
-				r.Errorf("%d: %v, %v; want %v", i, again, err, first)
-			}
-		}
-		if runs != 10 || f.count() != 1 {
-			r.Errorf("%d runs of 10 members, %d followed", runs, f.count())
-		}
-		if g, err = r.client.SealGroup(r.ctx, g.ID, 10); err != nil || g.State != "done" {
-			r.Errorf("%+v, %v", g, err)
-		}
-	})
 }
 
 // A group without members is done when it is sealed: then follows, as none of them failed, and is told of
@@ -348,77 +307,4 @@ func TestWritesOfAGroup(t *testing.T) {
 			})
 		})
 	}
-}
-
-// deaf is a store that makes writes and does not answer.
-type deaf struct {
-	store.Driver
-
-	mu    sync.Mutex
-	fails func() bool
-}
-
-func (d *deaf) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	results, err := d.Driver.Apply(ctx, ops)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.fails != nil && d.fails() {
-		return nil, errors.New("the connection was lost")
-	}
-	return results, err
-}
-
-// Members are added, run and end while a third of all writes are not answered, and each counts once.
-func TestAGroupIsExactWhileWritesAreNotAnswered(t *testing.T) {
-	lossy := &deaf{}
-	inRig(t, drivers{over: func(d store.Driver) store.Driver { lossy.Driver = d; return lossy }}, 2, nil, func(r *rig) {
-		r.lambda(admin.Lambda{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
-		r.lambda(admin.Lambda{Name: "report"})
-		var f follows
-		for _, p := range r.nodes {
-			r.work(p, "mail", func(_ context.Context, t *sdk.Task[[]byte]) error {
-				if t.Member.Index%10 == 3 {
-					return sdk.Fatal(errors.New("no"))
-				}
-				return nil
-			}, sdk.Slots(10))
-			r.work(p, "report", f.handle)
-		}
-		n := 0
-		lossy.mu.Lock()
-		lossy.fails = func() bool { n++; return n%3 == 0 }
-		lossy.mu.Unlock()
-		var g sdk.GroupInfo
-		w, err := sdk.Group().Then(sdk.Item{Lambda: "report"}).Begin(r.ctx, r.client)
-		for err != nil {
-			w, err = sdk.Group().Then(sdk.Item{Lambda: "report"}).Begin(r.ctx, r.client)
-		}
-		for i := range 10 {
-			for err = w.Add(r.ctx, items(20)...); ; err = w.Flush(r.ctx) {
-				if err = errors.Join(err, w.Flush(r.ctx)); err == nil {
-					break
-				}
-				if !errors.Is(err, api.ErrUnavailable) {
-					r.Fatalf("batch %d: %v", i, err)
-				}
-			}
-		}
-		for g, err = w.Seal(r.ctx); err != nil; g, err = w.Seal(r.ctx) {
-			if !errors.Is(err, api.ErrUnavailable) {
-				r.Fatal(err)
-			}
-		}
-		time.Sleep(10 * time.Minute)
-		lossy.mu.Lock()
-		lossy.fails = nil
-		lossy.mu.Unlock()
-		time.Sleep(10 * time.Minute)
-		have, err := r.client.GetGroup(r.ctx, g.ID)
-		if err != nil || have.State != "done" || have.Counts[sdk.StateSuccess] != 180 || have.Counts[sdk.StateFatalFailure] != 20 || have.Members != 200 {
-			r.Errorf("%+v, %v", have, err)
-		}
-		if f.count() < 1 || fmt.Sprint(f.seen[0].Ended) != fmt.Sprint(have.Counts) {
-			r.Errorf("%+v", f.seen)
-		}
-	})
 }

@@ -214,27 +214,6 @@ func TestAFleetIsScaledUnderLoad(t *testing.T) {
 	})
 }
 
-func TestAFleetIsReplacedUnderLoad(t *testing.T) {
-	inCrew(t, 100*time.Second, 3*time.Second, func(c *crew) {
-		for range 2 {
-			c.ready(c.join())
-		}
-		time.Sleep(10 * time.Second)
-		for range 2 { // node 0 stays: it has the workers
-			fresh := c.join()
-			c.ready(fresh)
-			old := c.alive[1]
-			t.Logf("ended within %v", c.leave(old))
-		}
-		time.Sleep(10 * time.Second)
-		t.Logf("have %v", c.shared())
-		time.Sleep(100*time.Second - time.Since(c.began))
-		if worst, tasks := c.late(c.began, time.Now()); worst > plannedMax {
-			t.Errorf("one of %d tasks started %v late", tasks, worst)
-		}
-	})
-}
-
 func TestAKilledProcessIsMissedForSeconds(t *testing.T) {
 	inCrew(t, 80*time.Second, 0, func(c *crew) {
 		for range 2 {
