@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
@@ -60,7 +61,7 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 			for i := range c.gates {
 				g := c.gates[i]
 				g.Ref, g.Created = 7, start.Add(-10)+task.Instant(i)
-				if err := gates.Put(t.Context(), rows, gates.Kind, &g); err != nil {
+				if err := control.NewBook(rows, gates.AsRows, v.Process(0)).Put(t.Context(), &g); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -39,7 +39,7 @@ func (w *world) withGates() *gated {
 func (g *gated) set(gate *gates.Gate) {
 	g.t.Helper()
 	gate.Ref = high.Lambda
-	row, err := gates.Encode(gates.Kind, gate)
+	row, err := gates.AsRows.Encode(gate)
 	if err != nil {
 		g.t.Fatal(err)
 	}

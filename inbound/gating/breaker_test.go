@@ -20,7 +20,7 @@ func (f *fixture) probing() {
 		ID: "1", Action: gates.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: gates.BreakerOwner, Created: f.Clock.Now(),
 		Resumed: f.Clock.Now(), Pace: 2, Breaker: &gates.Breaker{Opened: f.Clock.Now(), Times: 1},
 	}
-	if err := gates.Put(f.Ctx, f.Store, gates.Kind, g); err != nil {
+	if err := f.stored().Put(f.Ctx, g); err != nil {
 		f.T.Fatal(err)
 	}
 	if err := f.book.Refresh(f.Ctx); err != nil {
@@ -51,7 +51,7 @@ func TestAGateOfABreakerIsTakenOverByHand(t *testing.T) {
 			if err != nil || response.Gate.State != "resuming" || response.Gate.EndedBy != "ops" {
 				t.Fatalf("%+v, %v", response.GetGate(), err)
 			}
-			g, err := gates.Find(f.Ctx, f.Store, "1")
+			g, err := f.stored().Find(f.Ctx, "1")
 			if err != nil || g.Breaker != nil || g.Resumed != inboundtest.Start.Add(time.Minute) {
 				t.Errorf("%+v, %v", g, err)
 			}

@@ -4,6 +4,7 @@
 package gating
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/internal/room"
@@ -25,12 +27,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	// casTriesMax bounds how often a change is tried again because somebody else made one.
-	casTriesMax = 16
-	// tidyEvery is how soon a gate that ended by itself is moved to those that have ended.
-	tidyEvery = time.Minute
-)
+// tidyEvery is how soon a gate that ended by itself is moved to those that have ended.
+const tidyEvery = time.Minute
 
 // Tasks reads sets of tasks.
 type Tasks interface {
@@ -67,13 +65,14 @@ type Config struct {
 type Service struct {
 	Config
 
-	room *room.Room // gates that have not ended
+	gates *control.Book[gates.Gate]
+	room  *room.Room // gates that have not ended
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	const keptPart = 10 // of the gates, for admins
-	return &Service{c, room.New("gates", gates.ActiveMax, gates.ActiveMax/keptPart)}
+	return &Service{c, control.NewBook(c.Store, gates.AsRows, c.Clock), room.New("gates", gates.ActiveMax, gates.ActiveMax/keptPart)}
 }
 
 // Room returns what those share who set gates.
@@ -88,7 +87,7 @@ func (s *Service) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (_ *
 	}
 	var active []*gates.Gate
 	if r.DryRun {
-		active, err = gates.All(ctx, s.Store, gates.Kind)
+		active, err = s.gates.All(ctx)
 	} else {
 		g, active, err = s.add(ctx, g)
 	}
@@ -178,7 +177,7 @@ var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the gates kept ch
 // repeated answers a call that was made before.
 func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*gates.Gate, error) {
 	same := *asked // in all that a caller chooses
-	same.ID, same.Created, same.Version = known.ID, known.Created, known.Version
+	same.ID, same.Created, same.Meta = known.ID, known.Created, known.Meta
 	same.Resumed, same.Pace, same.Ended, same.EndedBy = known.Resumed, known.Pace, known.Ended, known.EndedBy
 	if !known.Resumed.IsZero() {
 		same.Until = known.Until // a resume at a pace takes the expiry away
@@ -203,34 +202,43 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 	if r.Pace > gates.PaceMax {
 		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for all at once", r.Pace, gates.PaceMax)
 	}
-	for range casTriesMax {
-		g, l, err := s.find(ctx, r.Id)
-		if err != nil {
-			return nil, err
+	if gates.NumberOf(r.Id) == 0 {
+		return nil, noGate(r.Id)
+	}
+	var l *catalog.Entry
+	note := ""
+	g, err := s.gates.Change(ctx, r.Id, func(g *gates.Gate) (_ control.Do, err error) {
+		if l, err = s.lambdaOf(ctx, g); err != nil {
+			return control.Keep, err
 		}
-		v := s.view(g, l)
-		if v.State == stateEnded {
-			v.Note = "it had ended before: it holds nothing"
-			return &kinesinv1.ResumeGateResponse{Gate: v}, nil
+		if s.view(g, l).State == stateEnded {
+			note = "it had ended before: it holds nothing"
+			return control.Keep, nil
 		}
 		if g.Action == gates.Drop && r.Pace > 0 {
-			return nil, refusal.Invalid("pace %d: gate %s drops tasks and holds none, so there is nothing to let go at a pace; resume it without one", r.Pace, g.ID)
+			return control.Keep, refusal.Invalid("pace %d: gate %s drops tasks and holds none, so there is nothing to let go at a pace; resume it without one", r.Pace, g.ID)
 		}
-		pace, note := s.paceOf(g, r.Pace)
-		err = s.resume(ctx, g, pace)
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.refresh(ctx)
-		if v = s.view(g, l); v.State != stateEnded {
-			v.Note = note
-		}
-		return &kinesinv1.ResumeGateResponse{Gate: v}, nil
+		var pace uint32
+		pace, note = s.paceOf(g, r.Pace)
+		return s.resume(ctx, g, pace), nil
+	})
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return nil, errBusy
+	case errors.Is(err, store.ErrNotFound):
+		return nil, noGate(r.Id)
+	case err != nil:
+		return nil, err
 	}
-	return nil, errBusy
+	if !g.Ended.IsZero() && !g.IsBuried() { // its end is stored; if it is not buried now, tidy does that
+		if _, err := s.gates.Bury(ctx, g); err != nil {
+			s.Log.WarnContext(ctx, "a gate that has ended was not moved yet", slog.String("gate", g.ID), slog.Any("error", err))
+		}
+	}
+	s.refresh(ctx)
+	v := s.view(g, l)
+	v.Note = note
+	return &kinesinv1.ResumeGateResponse{Gate: v}, nil
 }
 
 // paceOf returns the pace at which a gate resumes: what the call asks for, or else the lambda's quota of
@@ -247,37 +255,40 @@ func (s *Service) paceOf(g *gates.Gate, asked uint32) (pace uint32, note string)
 
 const stateEnded = "ended"
 
-// resume stores that a gate ends, at once or at a pace.
-func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) error {
+// resume has a gate end, at once or at a pace.
+func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) control.Do {
 	now, by := s.Clock.Now(), access.From(ctx).Name
-	if pace == 0 {
-		err := gates.End(ctx, s.Store, g, now, by)
-		if err != nil && !g.Ended.IsZero() { // its end is stored; tidy moves it
-			s.Log.WarnContext(ctx, "a gate that has ended was not moved yet", slog.String("gate", g.ID), slog.Any("error", err))
-			return nil
-		}
-		return err
-	}
-	if !g.Resumed.IsZero() && g.Pace == pace && g.Breaker == nil {
-		return nil
-	}
-	if g.Resumed.IsZero() || g.Breaker != nil {
+	switch {
+	case pace == 0:
+		g.Ended, g.EndedBy = now, cmp.Or(by, g.EndedBy)
+		return control.Store
+	case !g.Resumed.IsZero() && g.Pace == pace && g.Breaker == nil:
+		return control.Keep
+	case g.Resumed.IsZero() || g.Breaker != nil:
 		g.Resumed, g.EndedBy = now, by
 	}
 	g.Breaker = nil           // a person has taken it over
 	g.Pace, g.Until = pace, 0 // at its expiry all that is left would go at once, which the pace is to prevent
-	return gates.Put(ctx, s.Store, gates.Kind, g)
+	return control.Store
+}
+
+// noGate says that a gate is not there.
+func noGate(id string) error {
+	if gates.NumberOf(id) == 0 {
+		return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %.40q: an id is a number, as `kinesin gate list` shows it", id)
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %s: its id is wrong, or it ended more than %d days or %d gates ago",
+		id, int(gates.KeptFor/(24*time.Hour)), gates.KeptMax)
 }
 
 // find reads a gate, and its lambda as lambdaOf does.
 func (s *Service) find(ctx context.Context, id string) (*gates.Gate, *catalog.Entry, error) {
 	if gates.NumberOf(id) == 0 {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %.40q: an id is a number, as `kinesin gate list` shows it", id)
+		return nil, nil, noGate(id)
 	}
-	g, err := gates.Find(ctx, s.Store, id)
+	g, err := s.gates.Find(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %s: its id is wrong, or it ended more than %d days or %d gates ago",
-			id, int(gates.KeptFor/(24*time.Hour)), gates.KeptMax)
+		return nil, nil, noGate(id)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
@@ -60,6 +61,10 @@ func run(t *testing.T, test func(f *fixture)) {
 		f.Service = f.serving(f.Store)
 		test(f)
 	})
+}
+
+func (f *fixture) stored() *control.Book[gates.Gate] {
+	return control.NewBook(f.Store, gates.AsRows, f.Clock)
 }
 
 // serving returns another process over the same store.
@@ -204,7 +209,7 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 		if g = f.resume("1", 100); g.Pace != 100 || g.EndedBy != "ops" || first.EndedBy != "ops" {
 			t.Errorf("at another pace: %v", g)
 		}
-		stored, err := gates.Find(f.Ctx, f.Store, "1")
+		stored, err := f.stored().Find(f.Ctx, "1")
 		if err != nil || stored.Resumed != inboundtest.Start.Add(time.Second) {
 			t.Errorf("another pace holds what came due since: %v %v", stored, err)
 		}
@@ -646,7 +651,7 @@ func TestGatesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range gates.ActiveMax {
-			row, err := gates.Encode(gates.Kind, &gates.Gate{ID: fmt.Sprint(i + 1), Action: gates.Pause, Lambda: "mail", Ref: entry.Ref})
+			row, err := gates.AsRows.Encode(&gates.Gate{ID: fmt.Sprint(i + 1), Action: gates.Pause, Lambda: "mail", Ref: entry.Ref})
 			if err != nil {
 				t.Fatal(err)
 			}

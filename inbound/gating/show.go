@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
@@ -41,7 +43,7 @@ func (s *Service) GetGate(ctx context.Context, r *kinesinv1.GetGateRequest) (_ *
 	if v.State == stateEnded {
 		return &kinesinv1.GetGateResponse{Gate: v}, nil
 	}
-	active, err := gates.All(ctx, s.Store, gates.Kind)
+	active, err := s.gates.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,37 +60,39 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 			return nil, err
 		}
 	}
-	kinds := []string{gates.Kind}
-	if r.Ended {
-		kinds = append(kinds, gates.KindEnded)
+	all, err := s.gates.All(ctx)
+	if err == nil && r.Ended {
+		var ended []*gates.Gate
+		ended, err = s.gates.AllEnded(ctx)
+		all = append(all, ended...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	seen := map[string]bool{} // one that is being moved is there twice
 	response := &kinesinv1.ListGatesResponse{}
-	for _, kind := range kinds {
-		all, err := gates.All(ctx, s.Store, kind)
+	for _, g := range all {
+		l, err := s.lambdaOf(ctx, g)
 		if err != nil {
 			return nil, err
 		}
-		for _, g := range all {
-			l, err := s.lambdaOf(ctx, g)
-			if err != nil {
-				return nil, err
-			}
-			v := s.view(g, l)
-			shown := v.State != stateEnded || r.Ended && s.isKept(g)
-			if shown && !seen[g.ID] && (r.Lambda == "" || g.Lambda == r.Lambda) {
-				seen[g.ID] = true
-				response.Gates = append(response.Gates, v)
-			}
+		v := s.view(g, l)
+		shown := v.State != stateEnded || r.Ended && s.Clock.Now() < keptUntil(g)
+		if shown && !seen[g.ID] && (r.Lambda == "" || g.Lambda == r.Lambda) {
+			seen[g.ID] = true
+			response.Gates = append(response.Gates, v)
 		}
 	}
 	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(gates.NumberOf(b.Id), gates.NumberOf(a.Id)) })
 	return response, nil
 }
 
-// isKept reports whether a gate that has ended is shown still.
-func (s *Service) isKept(g *gates.Gate) bool {
-	return g.Ended.IsZero() || s.Clock.Now() < g.Ended.Add(gates.KeptFor)
+// keptUntil returns for how long a gate is shown.
+func keptUntil(g *gates.Gate) task.Instant {
+	if g.Ended.IsZero() {
+		return math.MaxInt64
+	}
+	return g.Ended.Add(gates.KeptFor)
 }
 
 // View returns a gate as users see it.
@@ -240,30 +244,35 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 func (s *Service) tidy(ctx context.Context) error {
-	active, err := gates.All(ctx, s.Store, gates.Kind)
+	active, err := s.gates.All(ctx)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, g := range active {
 		if err := s.endDone(ctx, g); err != nil && !errors.Is(err, store.ErrConflict) {
-			return err
+			errs = append(errs, err)
 		}
 	}
-	return s.forget(ctx)
+	return errors.Join(append(errs, s.gates.Forget(ctx, control.Forget[gates.Gate]{
+		Until: keptUntil, Max: gates.KeptMax,
+		// So that no number is used again.
+		Last: func(a, b *gates.Gate) int { return cmp.Compare(gates.NumberOf(a.ID), gates.NumberOf(b.ID)) },
+	}))...)
 }
 
 // endDone ends a gate that expired, whose lambda was deleted, or that resumes and holds no more tasks.
 func (s *Service) endDone(ctx context.Context, g *gates.Gate) error {
 	now := s.Clock.Now()
 	if !g.InForce(now) {
-		return gates.End(ctx, s.Store, g, g.Until, "")
+		return gates.End(ctx, s.gates, g, g.Until, "")
 	}
 	l, err := s.lambdaOf(ctx, g)
 	switch {
 	case err != nil:
 		return err
 	case l == nil:
-		return gates.End(ctx, s.Store, g, now, access.ServerName)
+		return gates.End(ctx, s.gates, g, now, access.ServerName)
 	case g.Resumed.IsZero() || g.Probes():
 		return nil
 	}
@@ -271,29 +280,5 @@ func (s *Service) endDone(ctx context.Context, g *gates.Gate) error {
 	if err != nil || left.Now > 0 {
 		return err
 	}
-	return gates.End(ctx, s.Store, g, now, "")
-}
-
-// forget deletes gates that ended long ago, and the oldest if there are too many. It keeps the one with the
-// highest number, so that no number is used again.
-func (s *Service) forget(ctx context.Context) error {
-	ended, err := gates.All(ctx, s.Store, gates.KindEnded)
-	if err != nil {
-		return err
-	}
-	last := 0
-	for _, g := range ended {
-		last = max(last, gates.NumberOf(g.ID))
-	}
-	slices.SortFunc(ended, func(a, b *gates.Gate) int { return cmp.Compare(b.Ended, a.Ended) })
-	for i, g := range ended {
-		if i < gates.KeptMax && s.isKept(g) || gates.NumberOf(g.ID) == last {
-			continue
-		}
-		err := s.Store.DeleteControl(ctx, store.Control{Kind: gates.KindEnded, Name: g.ID, Version: g.Version})
-		if err != nil && !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return nil
+	return gates.End(ctx, s.gates, g, now, "")
 }

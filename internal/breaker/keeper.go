@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -49,6 +50,7 @@ type Config struct {
 type Keeper struct {
 	Config
 
+	gates   *control.Book[gates.Gate]
 	failing map[uint32]failure // of lambdas; for Run alone
 
 	mu    sync.Mutex
@@ -71,7 +73,9 @@ type seen struct {
 }
 
 // New returns a Keeper.
-func New(c Config) *Keeper { return &Keeper{Config: c, of: map[uint32]*seen{}} }
+func New(c Config) *Keeper {
+	return &Keeper{Config: c, gates: control.NewBook(c.Store, gates.AsRows, c.Clock), of: map[uint32]*seen{}}
+}
 
 // Ended counts an attempt that ended on this server: its task was claimed at an instant, and failed or not.
 func (k *Keeper) Ended(lambda uint32, claimed task.Instant, failed bool) {
@@ -212,7 +216,7 @@ func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
 		return k.close(ctx, g, now)
 	case probe, count, reopen:
 	}
-	if err := gates.Put(ctx, k.Store, gates.Kind, &after); err != nil {
+	if err := k.gates.Put(ctx, &after); err != nil {
 		return err
 	}
 	k.counted(l.Ref, fresh)
@@ -245,7 +249,7 @@ func (k *Keeper) close(ctx context.Context, g *gates.Gate, now task.Instant) err
 	}
 	after := *g
 	after.Breaker, after.Resumed, after.Pace, after.EndedBy = nil, now, pace, gates.BreakerOwner
-	if err := gates.Put(ctx, k.Store, gates.Kind, &after); err != nil {
+	if err := k.gates.Put(ctx, &after); err != nil {
 		return err
 	}
 	k.Changed(ctx, g, &after)
@@ -254,7 +258,7 @@ func (k *Keeper) close(ctx context.Context, g *gates.Gate, now task.Instant) err
 
 func (k *Keeper) end(ctx context.Context, g *gates.Gate, now task.Instant) error {
 	after := *g
-	err := gates.End(ctx, k.Store, &after, now, gates.BreakerOwner)
+	err := gates.End(ctx, k.gates, &after, now, gates.BreakerOwner)
 	if after.Ended.IsZero() {
 		return err
 	}

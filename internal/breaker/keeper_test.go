@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
@@ -42,7 +43,7 @@ type refusing struct {
 }
 
 func (r *refusing) PutControl(ctx context.Context, c store.Control) error {
-	if g, err := gates.Decode(c); err == nil && g.Lambda == r.lambda {
+	if g, err := gates.AsRows.Decode(c); err == nil && g.Lambda == r.lambda {
 		r.tries++
 		return gates.ErrFull
 	}
@@ -223,7 +224,7 @@ func TestAGateThatIsEndedByHandOpensAnewForNewFailures(t *testing.T) {
 		g := *f.wantState("active")
 		f.ends(f.servers[1], 0, 40)
 		f.advance(2 * time.Second)
-		if err := gates.End(t.Context(), f.store, &g, f.clock.Now(), "me"); err != nil {
+		if err := gates.End(t.Context(), control.NewBook(f.store, gates.AsRows, f.clock), &g, f.clock.Now(), "me"); err != nil {
 			t.Fatal(err)
 		}
 		f.wantState("")

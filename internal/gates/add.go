@@ -45,8 +45,7 @@ func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool, 
 			return nil, nil, ErrFull
 		}
 		g.ID, g.Version = strconv.Itoa(max(last, lastEnded)+1), 0
-		err = Put(ctx, s, Kind, g)
-		if err == nil {
+		if err = put(ctx, s, g); err == nil {
 			err = checkNumber(ctx, s, g)
 		}
 		switch {
@@ -57,6 +56,34 @@ func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool, 
 		}
 	}
 	return nil, nil, ErrBusy
+}
+
+// read reads the gates of a kind, and returns the highest number too: also of a gate that cannot be read, which a newer
+// version may have set.
+func read(ctx context.Context, s Store, kind string) (all []*Gate, last int, err error) {
+	rows, err := s.Controls(ctx, kind)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read gates: %w", err)
+	}
+	for _, row := range rows {
+		last = max(last, NumberOf(row.Name))
+		if g, err := AsRows.Decode(row); err == nil {
+			all = append(all, g)
+		}
+	}
+	return all, last, nil
+}
+
+func put(ctx context.Context, s Store, g *Gate) error {
+	row, err := AsRows.Encode(g)
+	if err == nil {
+		err = s.PutControl(ctx, row)
+	}
+	if err != nil {
+		return fmt.Errorf("store gate %s: %w", g.ID, err)
+	}
+	g.Version = row.Version
+	return nil
 }
 
 // checkNumber takes a new gate back, and returns store.ErrConflict, if its number is that of another gate, which
@@ -70,7 +97,7 @@ func checkNumber(ctx context.Context, s Store, g *Gate) error {
 	if err != nil {
 		return fmt.Errorf("look whether gate %s is new: %w", g.ID, err)
 	}
-	if ended, err := Decode(row); err == nil && ended.Created == g.Created && ended.Owner == g.Owner && ended.Request == g.Request {
+	if ended, err := AsRows.Decode(row); err == nil && ended.Created == g.Created && ended.Owner == g.Owner && ended.Request == g.Request {
 		return nil // somebody has ended the new gate
 	}
 	if err := s.DeleteControl(ctx, store.Control{Kind: Kind, Name: g.ID, Version: g.Version}); err != nil {

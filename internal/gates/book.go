@@ -3,8 +3,6 @@ package gates
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"slices"
 
@@ -40,7 +38,7 @@ func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
 func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda {
 	all := byLambda{}
 	for _, row := range rows {
-		g, err := Decode(row)
+		g, err := AsRows.Decode(row)
 		if err != nil {
 			log.ErrorContext(ctx, "skipping a gate that cannot be read", slog.String("gate", row.Name), slog.Any("error", err))
 			continue
@@ -60,22 +58,4 @@ func (b *Book) Has(lambda uint32) bool { return len(b.Value()[lambda]) > 0 }
 // before one that drops, and then the oldest: nothing is lost that somebody wants to keep.
 func (b *Book) Of(t *task.Task, now task.Instant) (held *Gate) {
 	return b.OfLambda(t.Partition.Lambda).Of(t, now)
-}
-
-// Decode reads a stored gate.
-func Decode(c store.Control) (*Gate, error) {
-	g := &Gate{Version: c.Version}
-	if err := json.Unmarshal(c.Value, g); err != nil {
-		return nil, fmt.Errorf("%w: gate %s: %w", store.ErrCorrupt, c.Name, err)
-	}
-	return g, nil
-}
-
-// Encode returns the control row of a gate, in place of the version that it was read at.
-func Encode(kind string, g *Gate) (store.Control, error) {
-	value, err := json.Marshal(g)
-	if err != nil {
-		return store.Control{}, err
-	}
-	return store.Control{Kind: kind, Name: g.ID, Version: g.Version + 1, Value: value}, nil
 }

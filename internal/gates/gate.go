@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -41,6 +42,8 @@ const (
 // Gate holds back the tasks of a lambda, or those of one priority, one collection or one tag of it. It is
 // also the stored form.
 type Gate struct {
+	control.Meta `json:"-"`
+
 	ID         string `json:"id"`
 	Action     Action `json:"action"`
 	Lambda     string `json:"lambda"`
@@ -66,8 +69,6 @@ type Gate struct {
 	Breaker *Breaker `json:"breaker,omitempty"` // of a circuit breaker; nil: somebody set the gate
 
 	Request string `json:"request,omitempty"` // id of the call that set it, so that the call can be repeated
-
-	Version uint64 `json:"-"`
 }
 
 // InForce reports whether the gate holds tasks back at an instant.

@@ -22,7 +22,7 @@ func (r *rig) setGate(lambda string, g *gates.Gate) {
 		r.Fatal(err)
 	}
 	g.Lambda, g.Ref = lambda, l.Ref
-	row, err := gates.Encode(gates.Kind, g)
+	row, err := gates.AsRows.Encode(g)
 	if err != nil {
 		r.Fatal(err)
 	}

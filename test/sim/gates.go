@@ -61,7 +61,7 @@ func (w *world) keepGate(number int, g Gate) {
 		if !one.about(s, g.Class) {
 			return store.ErrNotFound
 		}
-		row, err := gates.Encode(gates.Kind, one.gate)
+		row, err := gates.AsRows.Encode(one.gate)
 		if err != nil {
 			return err
 		}
