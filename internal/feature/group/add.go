@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -91,15 +92,15 @@ func (s *Service) takeOver(ctx context.Context, g *Group, at, to uint32) (*Group
 	}
 	before := *g
 	tries := len(g.Tries)
-	next, err := Change(ctx, s.Store, g.ID, func(g *Group) (bool, error) {
+	next, err := s.groups.Change(ctx, g.ID, func(g *Group) (control.Do, error) {
 		if duplicate, err := mayAdd(g, at, uint64(to), now); duplicate || err != nil || len(g.Tries) != tries {
-			return false, err
+			return control.Keep, err
 		}
 		if tries == TriesMax {
-			return false, api.Errorf(kinesinv1.Reason_REASON_FULL, "calls that died have left tasks in the way of members of group %s %d times, and may so often: seal it, and make another group", g.ID, tries)
+			return control.Keep, api.Errorf(kinesinv1.Reason_REASON_FULL, "calls that died have left tasks in the way of members of group %s %d times, and may so often: seal it, and make another group", g.ID, tries)
 		}
 		g.Tries = append(slices.Clone(g.Tries), at)
-		return true, nil
+		return control.Store, nil
 	})
 	if err == nil {
 		s.withdrawRest(context.WithoutCancel(ctx), &before)
@@ -152,15 +153,15 @@ func endedText(g *Group) string {
 // advance has a group count members whose rows are stored, unless another call took their place: try is
 // that of the last one.
 func (s *Service) advance(ctx context.Context, id string, at, to, try uint32) (g *Group, duplicate bool, err error) {
-	g, err = Change(ctx, s.Store, id, func(g *Group) (bool, error) {
+	g, err = s.groups.Change(ctx, id, func(g *Group) (control.Do, error) {
 		if g.TryAt(to-1) != try {
-			return false, errTakenOver(g)
+			return control.Keep, errTakenOver(g)
 		}
 		if duplicate, err = mayAdd(g, at, uint64(to), s.Clock.Now()); duplicate || err != nil {
-			return false, err
+			return control.Keep, err
 		}
 		g.Members = to
-		return true, nil
+		return control.Store, nil
 	})
 	return g, duplicate, err
 }
@@ -172,7 +173,7 @@ func errTakenOver(g *Group) error {
 // withdraw cancels tasks that were stored as members of a group and that it can never count, because it was
 // sealed without them or another call took their place.
 func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*task.Task) {
-	g, err := Find(ctx, s.Store, id)
+	g, err := s.groups.Find(ctx, id)
 	if err != nil {
 		return
 	}

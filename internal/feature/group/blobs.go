@@ -12,7 +12,7 @@ import (
 
 // MemberID returns the id of the task that is a member of a group, also of one that was forgotten.
 func MemberID(ctx context.Context, s Store, group task.ID, index uint32) (task.ID, error) {
-	g, err := Find(ctx, s, group.String())
+	g, err := NewBook(s, nil).Find(ctx, group.String()) // a read needs no clock
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return task.MemberID(group, index, 0), nil

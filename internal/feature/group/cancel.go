@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/control"
 )
 
 // CancelGroup makes a job that cancels the members of a group, and seals the group. The job comes first: once
@@ -35,15 +36,15 @@ func (s *Service) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupReque
 // cancels it.
 func (s *Service) sealForCancel(ctx context.Context, id string) (*Group, error) {
 	wasSealed := false
-	g, err := Change(ctx, s.Store, id, func(g *Group) (bool, error) {
+	g, err := s.groups.Change(ctx, id, func(g *Group) (control.Do, error) {
 		if wasSealed = !g.Sealed.IsZero(); !g.Cancelled.IsZero() || !g.Completed.IsZero() {
-			return false, nil
+			return control.Keep, nil
 		}
 		g.Cancelled, g.CancelledBy = s.Clock.Now(), access.From(ctx).Name
 		if !wasSealed {
 			g.Sealed = g.Cancelled
 		}
-		return true, nil
+		return control.Store, nil
 	})
 	if err == nil {
 		s.sealed(ctx, g, wasSealed)

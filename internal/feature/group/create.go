@@ -32,7 +32,7 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", OpenMax)
 	}
 	duplicate := false
-	err = Put(ctx, s.Store, g)
+	err = s.groups.Put(ctx, g)
 	if errors.Is(err, store.ErrConflict) {
 		duplicate = true
 		g, err = s.sameGroup(ctx, g)
@@ -49,7 +49,7 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 
 // sameGroup returns the group that is there, if it is the one that an earlier try of the same call made.
 func (s *Service) sameGroup(ctx context.Context, want *Group) (*Group, error) {
-	have, err := Find(ctx, s.Store, want.ID)
+	have, err := s.groups.Find(ctx, want.ID)
 	switch {
 	case err != nil:
 		return nil, err

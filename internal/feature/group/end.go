@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -17,7 +18,7 @@ import (
 func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next task.Instant, err error) {
 	now, g := k.Clock.Now(), *tr.group
 	g.Cursor, g.Ended, g.Completed, g.Expired = tr.count.cursor, tr.count.ended, now, expired
-	err = Put(ctx, k.Store, &g)
+	err = k.groups.Put(ctx, &g)
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		tr.group = nil
@@ -43,15 +44,8 @@ func (k *Keeper) finish(ctx context.Context, g *Group) error {
 			return err
 		}
 	}
-	ended.Version = 0
-	if err := put(ctx, k.Store, KindEnded, &ended); err != nil && !errors.Is(err, store.ErrConflict) {
-		return err
-	}
-	err = k.Store.DeleteControl(ctx, store.Control{Kind: KindOpen, Name: g.ID, Version: g.Version})
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("delete the row of ended group %s: %w", g.ID, err)
-	}
-	return nil
+	_, err = k.groups.Bury(ctx, &ended)
+	return err
 }
 
 // follow schedules what follows after a group, and notes in it what became of that.
@@ -96,26 +90,17 @@ func followUpID(group task.ID, all []Item, i int) task.ID {
 
 // tidy forgets groups that ended and expired long ago.
 func (k *Keeper) tidy(ctx context.Context) error {
-	rows, err := k.Store.Controls(ctx, KindEnded)
-	if err != nil {
-		return fmt.Errorf("read ended groups: %w", err)
-	}
-	now := k.Clock.Now()
-	for _, row := range rows {
-		g, err := decode(row)
-		if err != nil || now < g.Until() {
-			continue
-		}
-		spec, err := k.Store.Control(ctx, KindSpec, g.ID)
-		if err == nil {
-			err = k.Store.DeleteControl(ctx, spec)
-		}
-		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
-			err = k.Store.DeleteControl(ctx, row)
-		}
-		if err != nil && !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("forget group %s: %w", g.ID, err)
-		}
-	}
-	return nil
+	return k.groups.Forget(ctx, control.Forget[Group]{
+		Until: (*Group).Until,
+		First: func(ctx context.Context, g *Group) error {
+			spec, err := k.Store.Control(ctx, KindSpec, g.ID)
+			if err == nil {
+				err = k.Store.DeleteControl(ctx, spec)
+			}
+			if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+				return nil
+			}
+			return err
+		},
+	})
 }

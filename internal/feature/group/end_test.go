@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -50,7 +51,7 @@ func (w *world) follow(spec *Spec, how string, want []string) {
 	case "done":
 		w.end(g, 0, task.Success)
 	case "cancelled": // its member succeeded all the same
-		_, err := Change(w.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.Cancelled = now(); return true, nil })
+		_, err := w.groups().Change(w.Context(), g.ID, func(g *Group) (control.Do, error) { g.Cancelled = now(); return control.Store, nil })
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func (w *world) follow(spec *Spec, how string, want []string) {
 	if len(want) > 0 && want[0] != "finally" && !ids[g.Key()] {
 		w.Error("the first one has not the id that earlier releases give it")
 	}
-	ended, err := Find(w.Context(), w.rows, g.ID)
+	ended, err := w.groups().Find(w.Context(), g.ID)
 	if err != nil || !ended.IsEnded() || (ended.FollowUp != "") != (len(want) > 0) {
 		w.Fatalf("%+v, %v", ended, err)
 	}
@@ -89,7 +90,7 @@ func (w *world) follow(spec *Spec, how string, want []string) {
 func TestWhatADeadCallLeftDoesNotCount(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.group(2, "")
-		if _, err := Change(t.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.Tries = []uint32{1}; return true, nil }); err != nil {
+		if _, err := w.groups().Change(t.Context(), g.ID, func(g *Group) (control.Do, error) { g.Tries = []uint32{1}; return control.Store, nil }); err != nil {
 			t.Fatal(err)
 		}
 		k, stop := w.keeper(w.rows)

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -51,6 +53,8 @@ const (
 
 // Group is also the stored form.
 type Group struct {
+	control.Meta `json:"-"`
+
 	ID        string       `json:"id"`
 	Then      string       `json:"then"` // lambda of the follow-up
 	ThenRef   uint32       `json:"then_ref"`
@@ -79,9 +83,6 @@ type Group struct {
 	FollowUps []FollowUp `json:"follow_ups,omitempty"`
 	FollowUp  string     `json:"follow_up,omitempty"`
 	Problem   string     `json:"problem,omitempty"`
-
-	Version uint64 `json:"-"`
-	kind    string
 }
 
 // FollowUp is a task that may follow, as a group's row has it.
@@ -196,47 +197,20 @@ type Store interface {
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 }
 
-// Find reads a group; store.ErrNotFound if there is none. A group that ends has its second row before it
-// loses the first one.
-func Find(ctx context.Context, s Store, id string) (*Group, error) {
-	for _, kind := range []string{KindOpen, KindEnded} {
-		row, err := s.Control(ctx, kind, id)
+var asRows = control.Kind[Group]{
+	Live: KindOpen, Ended: KindEnded, What: "group", Name: func(g *Group) string { return g.ID },
+	Read: func(_ string, value []byte, g *Group) error {
+		err := json.Unmarshal(value, g)
 		if err == nil {
-			return decode(row)
+			_, err = task.ParseID(g.ID)
 		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("read group %s: %w", id, err)
-		}
-	}
-	return nil, fmt.Errorf("group %s: %w", id, store.ErrNotFound)
+		return err
+	},
 }
 
-func decode(row store.Control) (*Group, error) {
-	g := &Group{Version: row.Version, kind: row.Kind}
-	err := json.Unmarshal(row.Value, g)
-	if err == nil {
-		_, err = task.ParseID(g.ID)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: group %s: %w", store.ErrCorrupt, row.Name, err)
-	}
-	return g, nil
-}
-
-// Put stores a group in place of the version that it was read at; store.ErrConflict if there is another one.
-func Put(ctx context.Context, s Store, g *Group) error { return put(ctx, s, KindOpen, g) }
-
-func put(ctx context.Context, s Store, kind string, g *Group) error {
-	value, err := json.Marshal(g)
-	if err != nil {
-		return fmt.Errorf("encode group %s: %w", g.ID, err)
-	}
-	row := store.Control{Kind: kind, Name: g.ID, Version: g.Version + 1, Value: value}
-	if err := s.PutControl(ctx, row); err != nil {
-		return fmt.Errorf("store group %s: %w", g.ID, err)
-	}
-	g.Version, g.kind = row.Version, kind
-	return nil
+// NewBook returns the groups of a store.
+func NewBook(rows store.ControlRows, c clock.Clock) *control.Book[Group] {
+	return control.NewBook(rows, asRows, c)
 }
 
 // PutSpec stores what follows after a group, unless it is stored.
@@ -260,30 +234,5 @@ func findSpec(ctx context.Context, s Store, id string) (*Spec, error) {
 	return spec, nil
 }
 
-// casTriesMax bounds how often a change is tried again because somebody else made one.
-const casTriesMax = 16
-
-// ErrBusy means that a group kept changing.
-var ErrBusy = errors.New("the group kept changing")
-
-// Change changes a group that has not ended and stores it; change says whether there is something to do. It
-// is called again if somebody else changed the group meanwhile.
-func Change(ctx context.Context, s Store, id string, change func(g *Group) (changed bool, err error)) (*Group, error) {
-	for range casTriesMax {
-		g, err := Find(ctx, s, id)
-		if err != nil {
-			return nil, err
-		}
-		changed, err := change(g)
-		if err != nil || !changed {
-			return g, err
-		}
-		if err = Put(ctx, s, g); !errors.Is(err, store.ErrConflict) {
-			return g, err
-		}
-	}
-	return nil, ErrBusy
-}
-
 // IsEnded reports whether the group's end is settled, with its follow-up.
-func (g *Group) IsEnded() bool { return g.kind == KindEnded }
+func (g *Group) IsEnded() bool { return g.IsBuried() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -61,6 +62,8 @@ type KeeperConfig struct {
 type Keeper struct {
 	KeeperConfig
 
+	groups *control.Book[Group]
+
 	wake chan struct{}
 	open atomic.Int64 // groups that have not ended, when they were read last
 
@@ -100,7 +103,9 @@ type end struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(c KeeperConfig) *Keeper {
-	return &Keeper{KeeperConfig: c, wake: make(chan struct{}, 1), tracked: map[task.ID]*tracker{}, unsealed: map[task.ID]task.Instant{}}
+	return &Keeper{
+		KeeperConfig: c, groups: NewBook(c.Store, c.Clock), wake: make(chan struct{}, 1), tracked: map[task.ID]*tracker{}, unsealed: map[task.ID]task.Instant{},
+	}
 }
 
 // Ended tells that a member has ended, in this process and as its row says.

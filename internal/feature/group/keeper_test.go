@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
@@ -67,6 +68,8 @@ func (w *world) follows() int {
 	return len(w.followed)
 }
 
+func (w *world) groups() *control.Book[Group] { return NewBook(w.rows, clock.Real()) }
+
 // keeper starts a process that counts groups over a store.
 func (w *world) keeper(rows Store) (k *Keeper, stop func()) {
 	w.Helper()
@@ -106,7 +109,7 @@ func (w *world) groupWith(n uint32, spec *Spec) *Group {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := Put(w.Context(), w.rows, g); err != nil {
+	if err := w.groups().Put(w.Context(), g); err != nil {
 		w.Fatal(err)
 	}
 	return g
@@ -140,7 +143,7 @@ func (w *world) ended(g *Group) (followed, *Group) {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	have, err := Find(w.Context(), w.rows, g.ID)
+	have, err := w.groups().Find(w.Context(), g.ID)
 	if err != nil || !have.IsEnded() {
 		w.Fatalf("group is %+v: %v", have, err)
 	}
@@ -236,7 +239,7 @@ func TestWhatFollows(t *testing.T) {
 func TestAnOpenGroupExpires(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.group(2, "ZWxzZQ==")
-		_, err := Change(t.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.Sealed = 0; return true, nil })
+		_, err := w.groups().Change(t.Context(), g.ID, func(g *Group) (control.Do, error) { g.Sealed = 0; return control.Store, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +261,7 @@ func TestAnOpenGroupExpires(t *testing.T) {
 func TestMembersThatWereDeletedCountAsDropped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := w.group(2, "")
-		_, err := Change(t.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.Members = 3; return true, nil }) // one has no row
+		_, err := w.groups().Change(t.Context(), g.ID, func(g *Group) (control.Do, error) { g.Members = 3; return control.Store, nil }) // one has no row
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,7 +447,7 @@ func TestACountIsStoredNowAndThen(t *testing.T) {
 		_, stop := w.keeper(w.rows)
 		time.Sleep(time.Minute)
 		stop()
-		have, err := Find(t.Context(), w.rows, g.ID)
+		have, err := w.groups().Find(t.Context(), g.ID)
 		if err != nil || have.Cursor != 2500 || have.Ended[task.Success] != 2500 || have.Version != 2 {
 			t.Errorf("%+v, %v", have, err)
 		}
@@ -459,7 +462,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		w.ended(g)
 		time.Sleep(3 * time.Hour)
-		if _, err := Find(t.Context(), w.rows, g.ID); !errors.Is(err, store.ErrNotFound) {
+		if _, err := w.groups().Find(t.Context(), g.ID); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the group is still there: %v", err)
 		}
 		if specs, err := w.rows.Controls(t.Context(), KindSpec); err != nil || len(specs) > 0 {
@@ -556,7 +559,7 @@ func TestAGroupThatIsChangedMeanwhileGoesOn(t *testing.T) {
 					return
 				}
 				if puts++; puts == nth {
-					_, err := Change(w.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.CreatedBy = "somebody"; return true, nil })
+					_, err := w.groups().Change(w.Context(), g.ID, func(g *Group) (control.Do, error) { g.CreatedBy = "somebody"; return control.Store, nil })
 					if err != nil {
 						w.Error(err)
 					}

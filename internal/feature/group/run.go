@@ -81,7 +81,7 @@ func (k *Keeper) scan(ctx context.Context) error {
 	k.open.Store(int64(len(rows)))
 	now := k.Clock.Now()
 	for _, row := range rows {
-		g, err := decode(row)
+		g, err := asRows.Decode(row)
 		if err != nil {
 			k.Log.ErrorContext(ctx, "a group cannot be read", slog.Any("error", err))
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -48,13 +49,17 @@ type ServiceConfig struct {
 }
 
 // Service serves groups. It is safe for concurrent use.
-type Service struct{ ServiceConfig }
+type Service struct {
+	ServiceConfig
+
+	groups *control.Book[Group]
+}
 
 // NewService returns a Service.
-func NewService(c ServiceConfig) *Service { return &Service{c} }
+func NewService(c ServiceConfig) *Service { return &Service{c, NewBook(c.Store, c.Clock)} }
 
 func wire(err error) error {
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, store.ErrConflict) {
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the group kept changing; try again")
 	}
 	return refusal.Wire(err)
@@ -68,7 +73,7 @@ func (s *Service) find(ctx context.Context, id string) (*Group, error) {
 	if key, err := task.ParseID(id); err != nil || key.String() != id {
 		return nil, noGroup(id)
 	}
-	g, err := Find(ctx, s.Store, id)
+	g, err := s.groups.Find(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noGroup(id)
 	}
@@ -82,19 +87,19 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 		return nil, err
 	}
 	duplicate := false
-	g, err := Change(ctx, s.Store, r.Group, func(g *Group) (bool, error) {
+	g, err := s.groups.Change(ctx, r.Group, func(g *Group) (control.Do, error) {
 		if r.Members != nil && *r.Members != g.Members {
-			return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, *r.Members)
+			return control.Keep, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, *r.Members)
 		}
 		if duplicate = !g.Sealed.IsZero(); duplicate {
-			return false, nil
+			return control.Keep, nil
 		}
 		now := s.Clock.Now()
 		if !g.Completed.IsZero() || now >= g.Expires {
-			return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s expired before it was sealed", g.ID)
+			return control.Keep, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s expired before it was sealed", g.ID)
 		}
 		g.Sealed = now
-		return true, nil
+		return control.Store, nil
 	})
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (k *Keeper) nextLook(tr *tracker, now task.Instant) task.Instant {
 // readGroup reads the row of a group. A count that another process stored, and that has got further, replaces
 // this one.
 func (k *Keeper) readGroup(ctx context.Context, tr *tracker) error {
-	g, err := Find(ctx, k.Store, tr.id.String())
+	g, err := k.groups.Find(ctx, tr.id.String())
 	if errors.Is(err, store.ErrNotFound) {
 		tr.group = nil
 		return nil
@@ -111,7 +111,7 @@ func (k *Keeper) save(ctx context.Context, tr *tracker, now task.Instant) error 
 	}
 	next := *g
 	next.Cursor, next.Ended = tr.count.cursor, tr.count.ended
-	err := Put(ctx, k.Store, &next)
+	err := k.groups.Put(ctx, &next)
 	if errors.Is(err, store.ErrConflict) {
 		tr.group = nil // it is read again
 		return nil
