@@ -140,7 +140,7 @@ var table = []row{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/minheap", "internal/overview", "internal/refusal", "internal/room", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "internal/control", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
-	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/feature/cron", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
+	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/control", "internal/feature/cron", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/gates", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
 	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},

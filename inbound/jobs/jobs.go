@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
@@ -43,7 +44,6 @@ const (
 	batchTasksMax       = 1000
 	refusedTextBytesMax = 120
 	refusedBytesMax     = 200 << 10
-	casTriesMax         = 8
 	leaseFor            = 10 * time.Second
 	lookEvery           = 5 * time.Second // for jobs of servers that are gone; what happens here is known at once
 	tidyEvery           = time.Hour
@@ -120,9 +120,11 @@ type Config struct {
 type Service struct {
 	Config
 
-	room    *room.Room // jobs that have not ended
-	process string     // name of this process in leases
-	wake    chan struct{}
+	jobs     *control.Book[job]
+	refusals *control.Book[refusals]
+	room     *room.Room // jobs that have not ended
+	process  string     // name of this process in leases
+	wake     chan struct{}
 
 	mu      sync.Mutex
 	running map[string]chan struct{}         // by id; gets a value when the job's row may have changed
@@ -133,6 +135,7 @@ type Service struct {
 func New(c Config) *Service {
 	const keptPart = 10 // of the jobs, for admins and for jobs that cancel
 	return &Service{
+		jobs: control.NewBook(c.Store, jobAsRows, c.Clock), refusals: control.NewBook(c.Store, refusalsAsRows, c.Clock),
 		room:   room.New("jobs", ActiveMax, ActiveMax/keptPart),
 		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()), wake: make(chan struct{}, 1), running: map[string]chan struct{}{},
 		naps: map[<-chan struct{}]task.Instant{},

@@ -321,6 +321,35 @@ func TestAJobHasOneWriter(t *testing.T) {
 	})
 }
 
+// A server that was at one batch for longer than its lease lets go of the job, which another server has by then.
+func TestAServerLetsGoOfAJobThatAnotherHas(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 5000)
+		var at, most int
+		f.onCancel = func(batch int) {
+			if batch == 1 {
+				_ = clock.Sleep(f.T.Context(), f.Clock, 16*time.Second)
+				return
+			}
+			f.mu.Lock()
+			at++
+			most = max(most, at)
+			f.mu.Unlock()
+			_ = clock.Sleep(f.T.Context(), f.Clock, 3*time.Second)
+			f.mu.Lock()
+			at--
+			f.mu.Unlock()
+		}
+		s := f.server()
+		f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
+		f.Time.Advance(2 * time.Minute)
+		if got := f.job(s, j.Id); got.State != "done" || f.count("state=cancelled") != 5000 || most != 1 || len(f.ended) != 1 {
+			t.Errorf("%v; %d servers ran it at once, ended %v", got, most, f.ended)
+		}
+	})
+}
+
 // A job acts with the grants of its maker, whoever runs it.
 func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 	run(t, func(f *fixture) {

@@ -4,17 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 )
 
 // refusals is the stored form of the refused ids of a job.
 type refusals struct {
-	All []refusedID `json:"refused"`
+	control.Meta `json:"-"`
+
+	Job  string      `json:"-"`
+	All  []refusedID `json:"refused"`
+	size int         // of the row, in bytes
 }
 
 type refusedID struct {
@@ -22,21 +26,20 @@ type refusedID struct {
 	Text string `json:"text"`
 }
 
+var refusalsAsRows = control.Kind[refusals]{
+	Live: kindRefused, What: "refused ids of job", Name: func(r *refusals) string { return r.Job },
+	Read: func(name string, value []byte, r *refusals) error {
+		r.Job, r.size = name, len(value)
+		return json.Unmarshal(value, r)
+	},
+}
+
 // noteRefused adds refused ids to those of a job, up to its bounds. A batch that is applied twice may refuse
 // an id twice, which is noted once.
 func (s *Service) noteRefused(ctx context.Context, id string, more []refusedID) error {
-	for range casTriesMax {
-		row, err := s.Store.Control(ctx, kindRefused, id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		var known refusals
-		if len(row.Value) > 0 {
-			if err := json.Unmarshal(row.Value, &known); err != nil {
-				return fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
-			}
-		}
-		before, size := len(known.All), len(row.Value)
+	_, err := s.refusals.Set(ctx, id, func(known *refusals) (control.Do, error) {
+		known.Job = id
+		before, size := len(known.All), known.size
 		for _, r := range more {
 			r.Text = strings.ToValidUTF8(r.Text[:min(len(r.Text), refusedTextBytesMax)], "")
 			size += len(r.ID) + 2*len(r.Text) + len(`{"id":"","text":""},`)
@@ -48,32 +51,21 @@ func (s *Service) noteRefused(ctx context.Context, id string, more []refusedID) 
 			}
 		}
 		if len(known.All) == before {
-			return nil
+			return control.Keep, nil
 		}
-		value, err := json.Marshal(known)
-		if err != nil {
-			return err
-		}
-		err = s.Store.PutControl(ctx, store.Control{Kind: kindRefused, Name: id, Version: row.Version + 1, Value: value})
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return nil
+		return control.Store, nil
+	})
+	return err
 }
 
 // refused reads the refused ids of a job.
 func (s *Service) refused(ctx context.Context, id string) (all []*kinesinv1.JobRefusal, err error) {
-	row, err := s.Store.Control(ctx, kindRefused, id)
-	if err != nil {
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
-		return nil, err
+	known, err := s.refusals.Find(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
 	}
-	var known refusals
-	if err := json.Unmarshal(row.Value, &known); err != nil {
-		return nil, fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range known.All {
 		all = append(all, &kinesinv1.JobRefusal{Id: r.ID, Text: r.Text})

@@ -5,15 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -29,6 +27,8 @@ const (
 
 // job is the stored form of a job.
 type job struct {
+	control.Meta `json:"-"`
+
 	ID      string       `json:"id"`
 	Action  string       `json:"action"`
 	Where   string       `json:"where,omitempty"`
@@ -63,9 +63,8 @@ type job struct {
 	Owner string       `json:"owner,omitempty"` // process that runs it
 	Until task.Instant `json:"until,omitempty"` // end of its lease
 
-	version uint64
-	may     access.Grants // what of Grants holds now; nothing before the job is authorized
-	ahead   *pageAhead    // nil: no page is read ahead
+	may   access.Grants // what of Grants holds now; nothing before the job is authorized
+	ahead *pageAhead    // nil: no page is read ahead
 }
 
 // pageAhead is a page of a set that is read while the one before it is changed, so that reading and writing
@@ -103,81 +102,36 @@ func (j *job) batch() int {
 	return min(batchTasksMax, max(1, int(j.Pace/2)))
 }
 
-func decode(c store.Control) (*job, error) {
-	j := &job{version: c.Version}
-	if err := json.Unmarshal(c.Value, j); err != nil {
-		return nil, fmt.Errorf("%w: job %s: %w", store.ErrCorrupt, c.Name, err)
-	}
-	if j.isSpecial() {
-		j.Plan = nil // see encode
-	}
-	if j.Outcomes == nil {
-		j.Outcomes = map[string]int64{}
-	}
-	return j, nil
+var jobAsRows = control.Kind[job]{
+	Live: kindActive, Ended: kindEnded, What: "job", Name: func(j *job) string { return j.ID }, Form: (*job).form,
+	Read: func(_ string, value []byte, j *job) error {
+		err := json.Unmarshal(value, j)
+		if j.isSpecial() {
+			j.Plan = nil // see form
+		}
+		if j.Outcomes == nil {
+			j.Outcomes = map[string]int64{}
+		}
+		return err
+	},
 }
 
 // isSpecial reports whether the job changes no set of tasks that a filter selects.
 func (j *job) isSpecial() bool { return j.Backfill != nil || j.Group != "" }
 
-// encode returns the stored form of a job. A release that knows no backfills, or no cancels of groups, would
+// form returns the stored form of a job. A release that knows no backfills, or no cancels of groups, would
 // take one for a change of all tasks. So the row has a plan that such a release cannot read, and leaves alone
 // for that.
-func (j *job) encode() ([]byte, error) {
+func (j *job) form() any {
 	if !j.isSpecial() {
-		return json.Marshal(j)
+		return j
 	}
 	type row job
-	return json.Marshal(struct {
+	return struct {
 		*row
 
 		Plan string `json:"plan"`
-	}{(*row)(j), cmp.Or(j.Group, actionBackfill)})
-}
-
-// put stores a job in place of the version that it was read at.
-func (s *Service) put(ctx context.Context, kind string, j *job) error {
-	value, err := j.encode()
-	if err != nil {
-		return err
-	}
-	err = s.Store.PutControl(ctx, store.Control{Kind: kind, Name: j.ID, Version: j.version + 1, Value: value})
-	if err == nil {
-		j.version++
-	}
-	return err
-}
-
-// find reads a job, of those that run or of those that have ended.
-func (s *Service) find(ctx context.Context, id string) (*job, error) {
-	for _, kind := range []string{kindActive, kindEnded} {
-		if id == "" {
-			break
-		}
-		row, err := s.Store.Control(ctx, kind, id)
-		if err == nil {
-			return decode(row)
-		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("job %q: %w", id, store.ErrNotFound)
-}
-
-// all reads the jobs of a kind, and leaves out those that cannot be read.
-func (s *Service) all(ctx context.Context, kind string) ([]*job, error) {
-	rows, err := s.Store.Controls(ctx, kind)
-	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
-	}
-	jobs := make([]*job, 0, len(rows))
-	for _, row := range rows {
-		if j, err := decode(row); err == nil {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs, nil
+	}{(*row)(j), cmp.Or(j.Group, actionBackfill)}
 }
 
 // authorize finds out what a job may do now: what its maker was allowed when it made the job, and still is.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -39,11 +39,12 @@ func (s *Service) Run(ctx context.Context) error {
 
 // takeUp looks at all jobs that have not ended, and starts those that nobody runs.
 func (s *Service) takeUp(ctx context.Context, group *errgroup.Group) error {
-	jobs, err := s.all(ctx, kindActive)
+	jobs, err := s.jobs.All(ctx)
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.Created, b.Created) })
+	var errs []error
 	for _, j := range jobs {
 		changed, count := s.runs(j)
 		switch {
@@ -56,14 +57,12 @@ func (s *Service) takeUp(ctx context.Context, group *errgroup.Group) error {
 				}
 			}
 		case j.hasEnded():
-			if err := s.bury(ctx, j); err != nil {
-				return err
-			}
+			errs = append(errs, s.bury(ctx, j))
 		case j.State == stateRunning && count < RunningMax && s.isFree(j):
 			s.start(ctx, group, j)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // runs returns the channel of a job that runs here, nil if it does not, and how many jobs do.
@@ -81,7 +80,7 @@ func (s *Service) isFree(j *job) bool {
 // start takes the lease of a job and runs it, unless another server was faster.
 func (s *Service) start(ctx context.Context, group *errgroup.Group, j *job) {
 	j.Owner, j.Until = s.process, s.Clock.Now().Add(leaseFor)
-	if s.put(ctx, kindActive, j) != nil {
+	if s.jobs.Put(ctx, j) != nil {
 		return
 	}
 	changed := make(chan struct{}, 1)
@@ -104,39 +103,23 @@ func (s *Service) bury(ctx context.Context, j *job) error {
 		return err
 	}
 	ended := *j
-	ended.version, ended.Position, ended.Plan, ended.Owner, ended.Until = 0, nil, nil, "", 0
-	err := s.put(ctx, kindEnded, &ended)
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return err
-	}
-	if err == nil && s.Ended != nil {
+	ended.Position, ended.Plan, ended.Owner, ended.Until = nil, nil, "", 0
+	first, err := s.jobs.Bury(ctx, &ended)
+	if first && s.Ended != nil {
 		s.Ended(ctx, ended.wire())
-	}
-	err = s.Store.DeleteControl(ctx, store.Control{Kind: kindActive, Name: j.ID, Version: j.version})
-	if errors.Is(err, store.ErrConflict) {
-		err = nil
 	}
 	return err
 }
 
 // tidy deletes jobs that ended long ago, and the oldest if there are too many.
 func (s *Service) tidy(ctx context.Context) error {
-	jobs, err := s.all(ctx, kindEnded)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(b.Ended, a.Ended) })
-	now := s.Clock.Now()
-	for i, j := range jobs {
-		if i < KeptMax && now < j.Ended.Add(KeptFor) {
-			continue
-		}
-		if row, err := s.Store.Control(ctx, kindRefused, j.ID); err == nil {
-			_ = s.Store.DeleteControl(ctx, row) // if it fails, an unused row stays
-		}
-		if err := s.Store.DeleteControl(ctx, store.Control{Kind: kindEnded, Name: j.ID, Version: j.version}); err != nil && !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return nil
+	return s.jobs.Forget(ctx, control.Forget[job]{
+		Until: func(j *job) task.Instant { return j.Ended.Add(KeptFor) }, Max: KeptMax,
+		First: func(ctx context.Context, j *job) error {
+			if r, err := s.refusals.Find(ctx, j.ID); err == nil {
+				_ = s.refusals.Delete(ctx, r) // if it fails, an unused row stays
+			}
+			return nil
+		},
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -37,7 +38,7 @@ func (s *Service) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) 
 
 // begin stores a job, from when on a server runs it.
 func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobResponse, error) {
-	if known, err := s.find(ctx, j.ID); err == nil {
+	if known, err := s.jobs.Find(ctx, j.ID); err == nil {
 		return repeated(known, j)
 	}
 	active, err := s.Store.Controls(ctx, kindActive)
@@ -46,7 +47,7 @@ func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobRespon
 	}
 	own := int64(0)
 	for i := range active {
-		if known, err := decode(active[i]); err == nil && known.Identity == j.Identity {
+		if known, err := jobAsRows.Decode(active[i]); err == nil && known.Identity == j.Identity {
 			own++
 		}
 	}
@@ -58,9 +59,9 @@ func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobRespon
 	if s.Traced != nil {
 		j.Traceparent = s.Traced(ctx)
 	}
-	err = s.put(ctx, kindActive, j)
+	err = s.jobs.Put(ctx, j)
 	if errors.Is(err, store.ErrConflict) { // an earlier try of the same call
-		known, err := s.find(ctx, j.ID)
+		known, err := s.jobs.Find(ctx, j.ID)
 		if err != nil {
 			return nil, refusal.Wire(err)
 		}
@@ -214,7 +215,7 @@ func (s *Service) cost(j *job, w *kinesinv1.Job) string {
 
 // GetJob returns a job with the ids that it could not change.
 func (s *Service) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
-	j, err := s.find(ctx, r.Id)
+	j, err := s.jobs.Find(ctx, r.Id)
 	if err != nil {
 		return nil, s.problem(err)
 	}
@@ -236,8 +237,8 @@ func (s *Service) problem(err error) error {
 func (s *Service) ListJobs(ctx context.Context, _ *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
 	response := &kinesinv1.ListJobsResponse{}
 	seen := map[string]bool{}
-	for _, kind := range []string{kindActive, kindEnded} {
-		jobs, err := s.all(ctx, kind)
+	for _, read := range []func(context.Context) ([]*job, error){s.jobs.All, s.jobs.AllEnded} {
+		jobs, err := read(ctx)
 		if err != nil {
 			return nil, refusal.Wire(err)
 		}
@@ -260,32 +261,26 @@ func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 	if !known {
 		return nil, refusal.Invalid("action %q: want pause, resume or stop", r.Action)
 	}
-	for range casTriesMax {
-		j, err := s.find(ctx, r.Id)
-		if err != nil {
-			return nil, s.problem(err)
-		}
+	j, err := s.jobs.Change(ctx, r.Id, func(j *job) (control.Do, error) {
 		if j.State == to {
-			return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
+			return control.Keep, nil
 		}
 		if j.hasEnded() {
-			return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the job has ended: %s", j.State)
+			return control.Keep, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the job has ended: %s", j.State)
 		}
 		if j.State = to; to == stateStopped {
 			j.Ended = s.Clock.Now()
 		}
-		if err := s.resume(ctx, j); err != nil {
-			return nil, refusal.Wire(err)
-		}
-		if err = s.put(ctx, kindActive, j); err == nil {
-			s.look()
-			return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return nil, refusal.Wire(err)
-		}
+		return control.Store, s.resume(ctx, j)
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the job kept changing; try again")
 	}
-	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the job kept changing; try again")
+	if err != nil {
+		return nil, s.problem(err)
+	}
+	s.look()
+	return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
 }
 
 // resume gives a job that is to run again the grants that its maker has now, if the maker resumes it, and

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -141,29 +142,33 @@ func reasonText(reason api.Reason) string {
 // save stores how far a job has come and renews its lease. If somebody else changed the row, what a user
 // wants of the job is taken from it; if another server has the job, that one goes on.
 func (s *Service) save(ctx context.Context, j *job) error {
-	for range casTriesMax {
-		j.Until = s.Clock.Now().Add(leaseFor)
-		if j.State != stateRunning {
-			j.Owner = ""
+	isFresh, isOther := false, false
+	stored, err := s.jobs.ChangeFrom(ctx, *j, func(row *job) (control.Do, error) {
+		if isFresh {
+			if isOther = row.Owner != s.process; isOther {
+				return control.Keep, nil
+			}
+			if !j.hasEnded() {
+				j.State, j.Ended, j.Grants = row.State, row.Ended, row.Grants
+			}
+			meta := row.Meta
+			*row = *j
+			row.Meta = meta
 		}
-		err := s.put(ctx, kindActive, j)
-		if !errors.Is(err, store.ErrConflict) {
-			return err
+		isFresh, row.Until = true, s.Clock.Now().Add(leaseFor)
+		if row.State != stateRunning {
+			row.Owner = ""
 		}
-		now, err := s.find(ctx, j.ID)
-		isGone := errors.Is(err, store.ErrNotFound)
-		if err != nil && !isGone {
-			return err
-		}
-		if isGone || now.Owner != s.process {
-			j.Owner, j.State = "", statePaused // not in the store: only this process lets go of it
-			return nil
-		}
-		if j.version = now.version; !j.hasEnded() {
-			j.State, j.Ended, j.Grants = now.State, now.Ended, now.Grants
-		}
+		return control.Store, nil
+	})
+	switch {
+	case isOther || errors.Is(err, store.ErrNotFound):
+		j.Owner, j.State = "", statePaused // not in the store: only this process lets go of it
+		return nil
+	case err == nil:
+		*j = *stored
 	}
-	return store.ErrConflict
+	return err
 }
 
 // leave gives a job up when this server stops, so that another one goes on with it at once.
@@ -174,7 +179,7 @@ func (s *Service) leave(ctx context.Context, j *job) {
 	ctx, cancel := clock.Within(context.WithoutCancel(ctx), s.Clock, saveWithin)
 	defer cancel()
 	j.Owner, j.Until = "", 0
-	if err := s.put(ctx, kindActive, j); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := s.jobs.Put(ctx, j); err != nil && !errors.Is(err, store.ErrConflict) {
 		s.Log.WarnContext(ctx, "a job was not given up; another server takes it when its lease is over", slog.String("job", j.ID), slog.Any("error", err))
 	}
 }
