@@ -24,10 +24,10 @@ const (
 	// when they are due.
 	deliverLeads             = 5
 	crowdRows, crowdLeadsMax = 10, 20
-	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that no more are
+	// deliverWaitingMax is how many tasks of one partition wait for another try at most. Beyond that no more are
 	// acquired: the queue is down, and a task that is not acquired costs nothing. Undeliverable tasks do not
 	// count.
-	deliverHeldMax = 1024
+	deliverWaitingMax = 1024
 	// deliverRetryMin and deliverRetryMax bound the pauses before a task is sent again.
 	deliverRetryMin, deliverRetryMax = 50 * time.Millisecond, 5 * time.Second
 	// unknownProcessWait is how long a row is left to a process that was never seen among the members: it may
@@ -69,7 +69,7 @@ type deliverResult struct {
 
 func newDeliverMode(l *loop) *deliverMode {
 	d := &deliverMode{
-		loop: l, retries: newBuffer(deliverHeldMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
+		loop: l, retries: newBuffer(deliverWaitingMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
 		breaker: backoff.Breaker{Policy: retries},
 	}
 	d.batches.results = make(chan deliverResult, deliverBatchesMax)
@@ -95,7 +95,7 @@ func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	}
 	for err == nil && d.breaker.Left(d.Clock) == 0 && d.batches.running < deliverBatchesMax {
 		orders := d.takeRetries(now)
-		if len(orders) == 0 && len(d.waiting) < deliverHeldMax {
+		if len(orders) == 0 && len(d.waiting) < deliverWaitingMax {
 			orders, err = d.takeFresh(ctx, now)
 		}
 		if len(orders) == 0 {
@@ -145,7 +145,7 @@ func (d *deliverMode) end(ctx context.Context) {
 // acquired is taken again after the partition has backed off.
 func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Instant) {
 	d.batches.running--
-	held := make(map[task.ID]bool, len(r.left))
+	acquired := make(map[task.ID]bool, len(r.left))
 	var failed, undelivered error
 	var again []*task.Order
 	for i := range r.left {
@@ -153,7 +153,7 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		switch {
 		case u.Acquired:
 			undelivered = cmp.Or(undelivered, u.Err)
-			held[u.Order.Task.ID] = true
+			acquired[u.Order.Task.ID] = true
 			d.retryLater(&u.Order, u.Err, now)
 		case u.Err == nil: // another process has it
 			d.checkAt(&u.Order.Task, d.abandonedAt(&u.Order.Task, now))
@@ -166,7 +166,7 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		}
 	}
 	for i := range r.orders {
-		if id := r.orders[i].Task.ID; !held[id] {
+		if id := r.orders[i].Task.ID; !acquired[id] {
 			d.acquired.Delete(id)
 		}
 	}
@@ -178,10 +178,10 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		return
 	}
 	d.breaker.Worked() // a pause that other batches need is not cut short
-	if len(held) > 0 {
+	if len(acquired) > 0 {
 		d.countFailure(d.partition, undelivered)
 		d.warn(ctx, "tasks not delivered, trying again", undelivered,
-			slog.String("partition", d.partition.String()), slog.Int("tasks", len(held)))
+			slog.String("partition", d.partition.String()), slog.Int("tasks", len(acquired)))
 	}
 }
 
@@ -435,7 +435,7 @@ func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struc
 		if retry, ok := d.retries.first(); ok {
 			at = min(at, retry)
 		}
-		if fresh, _, ok := d.nextAcquire(); ok && len(d.waiting) < deliverHeldMax {
+		if fresh, _, ok := d.nextAcquire(); ok && len(d.waiting) < deliverWaitingMax {
 			at, room = min(at, fresh), d.quota.more
 		}
 	}

@@ -29,7 +29,7 @@ type inFlightTask struct {
 	waiting    bool         // it waits for its wake-up, an instant of the wall clock
 	holdsSlot  bool         // it is enqueued or runs
 	limitKey   string
-	held       bool       // it waits for its lambda's retry budget
+	overBudget bool       // it waits for its lambda's retry budget
 	undecided  *task.Task // the wake-up row of an occurrence that waits for the one before it; else nil
 }
 
@@ -230,7 +230,7 @@ func (s *inFlightSet) clear() {
 	s.tree.Clear(false)
 	s.queue = nil
 	s.slots.join(nil)
-	s.slots.held = 0
+	s.slots.used = 0
 	clear(s.byID)
 }
 

@@ -297,9 +297,9 @@ func (q *keyQueue) next() (task.Instant, bool) {
 	return q.timed.First().at, true
 }
 
-// held returns how many rows are due and wait for their keys, and how many for something else because their
+// due returns how many rows are due and wait for their keys, and how many for something else because their
 // keys are ready, about.
-func (q *keyQueue) held(now task.Instant) (waiting, ready int) {
+func (q *keyQueue) due(now task.Instant) (waiting, ready int) {
 	for _, l := range q.lists {
 		rows := l.left
 		for i := range l.rows {

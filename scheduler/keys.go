@@ -192,6 +192,6 @@ func (l *loop) publishKeys() {
 	}
 	l.keys.counted = now.Add(keyCountEvery)
 	var waiting int
-	waiting, l.keys.heldReady = l.keys.queue.held(l.wall.local(now))
+	waiting, l.keys.dueReady = l.keys.queue.due(l.wall.local(now))
 	l.stats.heldByKey.Store(int64(waiting))
 }

@@ -10,7 +10,7 @@ import (
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
-	var leases heldLeases
+	var leases validLeases
 	var health storeHealth
 	var running sync.WaitGroup
 	for _, use := range []func(){

@@ -16,7 +16,7 @@ type loopKeys struct {
 	again   tick                  // when a pass may look again for keys without a list
 	counted tick                  // when stats.heldByKey is counted again
 
-	heldReady int // rows whose keys were ready then, and that waited for something else
+	dueReady int // rows whose keys were ready then, and that waited for something else
 }
 
 // keyStart is a slot that a round has taken for a task.

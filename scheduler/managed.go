@@ -42,7 +42,7 @@ func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	m.inFlight.slots.rest()
 	m.stats.queueFull.Store(m.room.lacking && !m.unsent)
 	m.stats.heldByQueue.Store(m.heldByQueue())
-	m.stats.heldRetries.Store(int64(len(m.heldRetries)))
+	m.stats.overBudget.Store(int64(len(m.overBudget)))
 	return checked+len(taken) > 0, err
 }
 
@@ -383,8 +383,8 @@ func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struc
 		at = min(at, due)
 	}
 	at = min(at, m.nextKey(now, m.room.lacking))
-	if len(m.heldRetries) > 0 {
-		at = min(at, now.Add(heldRetryPoll))
+	if len(m.overBudget) > 0 {
+		at = min(at, now.Add(overBudgetPoll))
 	}
 	if check, ok := m.inFlight.next(); ok {
 		at = min(at, max(check, now.Add(m.breaker.Left(m.Clock))))

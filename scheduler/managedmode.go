@@ -19,8 +19,8 @@ type managedMode struct {
 	resend   []task.Task // enqueued tasks whose messages may not be on their queue
 	leftover []task.Task // wake-up rows that no task needs
 
-	heldRetries []task.ID       // in flight, and waiting for the retry budget
-	breaker     backoff.Breaker // for calls about leases and queues, opened by a round in which some failed
+	overBudget []task.ID       // in flight, and waiting for the retry budget
+	breaker    backoff.Breaker // for calls about leases and queues, opened by a round in which some failed
 }
 
 // queueRoom says whether tasks of a round had to wait for room in their queue, or for their quota.
@@ -77,7 +77,7 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 func (m *managedMode) heldDue(now task.Instant) int64 {
 	held := m.buffer.waiting(now, 0, partitionRowsMax)
 	if m.keys != nil {
-		held += m.keys.heldReady
+		held += m.keys.dueReady
 	}
 	return int64(held)
 }

@@ -66,14 +66,14 @@ func (s *Scheduler) HeldBack(p task.Partition) HeldBack {
 	}
 	return HeldBack{
 		Gates: l.stats.held.Load(), Quotas: l.stats.heldByQuota.Load(), Keys: l.stats.heldByKey.Load(),
-		Retries: l.stats.heldRetries.Load(), Queue: l.stats.heldByQueue.Load(),
+		Retries: l.stats.overBudget.Load(), Queue: l.stats.heldByQueue.Load(),
 		Unexplained: l.stats.unexplained.Load(),
 	}
 }
 
 // HeldRetries returns, by partition, how many retries wait here for the retry budget of their lambda.
 func (s *Scheduler) HeldRetries() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.heldRetries.Load() })
+	return s.counts(func(l *loop) int64 { return l.stats.overBudget.Load() })
 }
 
 // HeldByQueues returns, by partition, how many tasks that are due wait here for room in their queue, of those

@@ -51,14 +51,14 @@ type observedLeases struct {
 	Leases
 	observer
 
-	held *heldLeases
+	valid *validLeases
 }
 
 // Look implements Leases, as does MarkLost.
 func (o observedLeases) Look(ctx context.Context, worker string) (l lease.Lease, err error) {
 	defer o.observe(false, &err)()
 	if l, err = o.Leases.Look(ctx, worker); err == nil {
-		o.held.note(&l)
+		o.valid.note(&l)
 	}
 	return l, err
 }
@@ -127,17 +127,17 @@ func withWriteTimeout(ctx context.Context, c clock.Clock) (context.Context, cont
 	}
 }
 
-// heldLeasesMax bounds the leases that are remembered; one that is forgotten costs a read.
-const heldLeasesMax = 1 << 14
+// validLeasesMax bounds the leases that are remembered; one that is forgotten costs a read.
+const validLeasesMax = 1 << 14
 
-// heldLeases remembers until when leases hold at least, for all partitions of a process: a lease that one of
+// validLeases remembers until when leases hold at least, for all partitions of a process: a lease that one of
 // them has read the others need not read. It never says that a lease is over.
-type heldLeases struct {
+type validLeases struct {
 	mu    sync.Mutex
 	until map[string]tick
 }
 
-func (h *heldLeases) note(l *lease.Lease) {
+func (h *validLeases) note(l *lease.Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.Lost {
@@ -147,7 +147,7 @@ func (h *heldLeases) note(l *lease.Lease) {
 	if h.until == nil {
 		h.until = map[string]tick{}
 	}
-	if _, found := h.until[l.Worker]; !found && len(h.until) >= heldLeasesMax {
+	if _, found := h.until[l.Worker]; !found && len(h.until) >= validLeasesMax {
 		for worker := range h.until { // any will do
 			delete(h.until, worker)
 			break
@@ -157,7 +157,7 @@ func (h *heldLeases) note(l *lease.Lease) {
 }
 
 // end returns until when a lease holds at least; zero when nothing is known of it.
-func (h *heldLeases) end(worker string) tick {
+func (h *validLeases) end(worker string) tick {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.until[worker]

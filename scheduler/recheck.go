@@ -297,7 +297,7 @@ func (r *recheck) followsLease(t *inFlightTask) bool { return t.worker != "" && 
 func (r *recheck) readLeases(ctx context.Context, due []inFlightTask) {
 	var workers []string
 	for i := range due {
-		if t := &due[i]; r.followsLease(t) && r.steady >= r.heldLeases.end(t.worker) && !slices.Contains(workers, t.worker) {
+		if t := &due[i]; r.followsLease(t) && r.steady >= r.validLeases.end(t.worker) && !slices.Contains(workers, t.worker) {
 			workers = append(workers, t.worker)
 		}
 	}
@@ -329,7 +329,7 @@ func (r *recheck) readLeases(ctx context.Context, due []inFlightTask) {
 // leaseEnd returns until when a worker's lease holds at least, as far as is known here or can be read; zero
 // for one that is lost.
 func (r *recheck) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
-	if end := r.heldLeases.end(worker); r.steady < end {
+	if end := r.validLeases.end(worker); r.steady < end {
 		return r.wall.local(end), nil
 	}
 	l, err := r.lease(ctx, worker)

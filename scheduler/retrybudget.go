@@ -11,13 +11,13 @@ import (
 // first starts, which earn the budget, and costs no reads meanwhile.
 
 const (
-	// heldRetriesMax bounds the retries of a partition that are remembered; the others are found by the next
+	// overBudgetMax bounds the retries of a partition that are remembered; the others are found by the next
 	// full scan.
-	heldRetriesMax = 8192
-	// heldRetryCheck is when a retry that waits is read again in any case.
-	heldRetryCheck = 5 * time.Minute
-	// heldRetryPoll is how often the budget is asked while retries wait.
-	heldRetryPoll = 100 * time.Millisecond
+	overBudgetMax = 8192
+	// overBudgetCheck is when a retry that waits is read again in any case.
+	overBudgetCheck = 5 * time.Minute
+	// overBudgetPoll is how often the budget is asked while retries wait.
+	overBudgetPoll = 100 * time.Millisecond
 )
 
 // boundsRetries reports whether the retries of the partition's tasks are bounded.
@@ -33,7 +33,7 @@ func (m *managedMode) withinRetryBudget(orders []task.Order) []task.Order {
 	kept := orders[:0]
 	for i := range orders {
 		if spendsRetry(&orders[i]) && !m.RetryBudget.Take(m.partition.Lambda) {
-			m.holdRetry(&orders[i].Task)
+			m.keepOverBudget(&orders[i].Task)
 			continue
 		}
 		kept = append(kept, orders[i])
@@ -55,40 +55,40 @@ func (m *managedMode) earnRetries(o *task.Order) {
 	}
 }
 
-func (m *managedMode) holdRetry(t *task.Task) {
-	f := m.inFlightAt(t, m.now().Add(heldRetryCheck))
-	f.held = true
-	if one := m.inFlight.byID[t.ID]; one == nil || !one.held {
-		if len(m.heldRetries) >= heldRetriesMax {
+func (m *managedMode) keepOverBudget(t *task.Task) {
+	f := m.inFlightAt(t, m.now().Add(overBudgetCheck))
+	f.overBudget = true
+	if one := m.inFlight.byID[t.ID]; one == nil || !one.overBudget {
+		if len(m.overBudget) >= overBudgetMax {
 			m.inFlight.drop(t.ID)
 			m.inFlight.overflowed = true
 			return
 		}
-		m.heldRetries = append(m.heldRetries, t.ID)
+		m.overBudget = append(m.overBudget, t.ID)
 	}
 	m.inFlight.put(f)
 }
 
 // releaseRetries has as many of the retries that wait read as there is budget for.
 func (m *managedMode) releaseRetries() {
-	if len(m.heldRetries) == 0 {
+	if len(m.overBudget) == 0 {
 		return
 	}
 	left := batchRowsMax
 	if m.boundsRetries() {
 		left = min(left, m.RetryBudget.Left(m.partition.Lambda))
 	}
-	first := m.now().Add(-heldRetryCheck) // before those that have just come due
+	first := m.now().Add(-overBudgetCheck) // before those that have just come due
 	n := 0
-	for ; n < len(m.heldRetries) && left > 0; n++ {
-		if one := m.inFlight.byID[m.heldRetries[n]]; one != nil && one.held {
+	for ; n < len(m.overBudget) && left > 0; n++ {
+		if one := m.inFlight.byID[m.overBudget[n]]; one != nil && one.overBudget {
 			t := *one
-			t.checkAt, t.rowAt, t.held = first, first, false
+			t.checkAt, t.rowAt, t.overBudget = first, first, false
 			m.inFlight.put(t)
 			left--
 		}
 	}
-	if m.heldRetries = m.heldRetries[n:]; len(m.heldRetries) == 0 {
-		m.heldRetries = nil
+	if m.overBudget = m.overBudget[n:]; len(m.overBudget) == 0 {
+		m.overBudget = nil
 	}
 }

@@ -10,7 +10,7 @@ type shared struct {
 	Config
 
 	health        *storeHealth
-	heldLeases    *heldLeases
+	validLeases   *validLeases
 	inFlightLimit *inFlightLimit
 	keyRowsLimit  *inFlightLimit // of the rows that wait for their limit keys
 	readSemaphore *readSemaphore
@@ -29,12 +29,12 @@ type shared struct {
 
 func newShared(c Config) *shared {
 	c = c.withDefaults()
-	held, o := &heldLeases{}, observer{c.Clock, &storeHealth{}}
+	valid, o := &validLeases{}, observer{c.Clock, &storeHealth{}}
 	c.Store = observedStore{c.Store, o}
-	c.Leases = observedLeases{c.Leases, o, held}
+	c.Leases = observedLeases{c.Leases, o, valid}
 	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
 	s := &shared{
-		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), keyRowsLimit: newInFlightLimit(c.FlightRows),
+		Config: c, health: o.health, validLeases: valid, inFlightLimit: newInFlightLimit(c.FlightRows), keyRowsLimit: newInFlightLimit(c.FlightRows),
 		readSemaphore: newReadSemaphore(),
 		logLimiter:    newLogLimiter(),
 		warmed:        make(chan struct{}, 1), slotsShut: make(chan struct{}, 1),

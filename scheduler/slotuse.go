@@ -6,7 +6,7 @@ import "github.com/kinesin-io/kinesin/internal/limit"
 type slotUse struct {
 	group  *exclusiveGroup // nil: none counts
 	waiter limit.SlotWaiter
-	held   int  // by tasks in flight, also without a group
+	used   int  // by tasks in flight, also without a group
 	taken  int  // in this round, and no task has got them yet
 	asked  bool // in this round
 }
@@ -18,14 +18,14 @@ func (u *slotUse) change(before, after bool) {
 	switch {
 	case before == after:
 	case after:
-		u.held++
+		u.used++
 		if u.taken > 0 {
 			u.taken--
 		} else if u.group != nil {
 			u.group.Use(u.waiter.Class, 1)
 		}
 	default:
-		u.held--
+		u.used--
 		if u.group != nil {
 			u.group.Free(u.waiter.Class, 1)
 		}
@@ -35,10 +35,10 @@ func (u *slotUse) change(before, after bool) {
 // join has another group count what is held; nil: none does.
 func (u *slotUse) join(g *exclusiveGroup) {
 	if u.waitNot(); u.group != nil {
-		u.group.Free(u.waiter.Class, u.held+u.taken)
+		u.group.Free(u.waiter.Class, u.used+u.taken)
 	}
-	if u.group, u.taken = g, 0; g != nil && u.held > 0 {
-		g.Use(u.waiter.Class, u.held)
+	if u.group, u.taken = g, 0; g != nil && u.used > 0 {
+		g.Use(u.waiter.Class, u.used)
 	}
 }
 

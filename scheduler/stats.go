@@ -36,7 +36,7 @@ type loopStats struct {
 	heldByQuota atomic.Int64                   // tasks that are due and wait for their quota
 	heldByKey   atomic.Int64                   // tasks that are due and wait for their limit key
 	heldByQueue atomic.Int64                   // tasks that are due and wait for room in their queue
-	heldRetries atomic.Int64                   // retries that wait for the retry budget
+	overBudget  atomic.Int64                   // retries that wait for the retry budget
 	unexplained atomic.Int64                   // tasks that are due and do not start, and that nothing holds
 	due         [len(DueHorizons)]atomic.Int64 // tasks that are overdue or due within each of DueHorizons
 	slotCount   atomic.Uint64                  // the last count of slots that came to its end; 0: none

@@ -122,7 +122,7 @@ func (l *loop) unexplained(ctx context.Context, page []task.Task, now, late task
 
 // follows reports whether the task of a wake-up row is in flight and checked in time, or acquired.
 func (l *loop) follows(row *task.Task, late task.Instant) bool {
-	if one := l.inFlight.byID[row.ID]; one != nil && one.wakeRowAt == row.WakeRow.At && (one.held || one.checkAt > late) {
+	if one := l.inFlight.byID[row.ID]; one != nil && one.wakeRowAt == row.WakeRow.At && (one.overBudget || one.checkAt > late) {
 		return true
 	}
 	_, acquired := l.acquired.Load(row.ID)
