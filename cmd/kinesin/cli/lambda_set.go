@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -71,5 +73,88 @@ are fixed at creation.`,
 			a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
 		}
 		return a.lambdas().show(a, wirecopy.To[kinesinv1.Lambda](&changed))
+	})
+}
+
+func (a *app) lambdaCreateCommand() *cobra.Command {
+	var l admin.Lambda
+	var priorities string
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a lambda",
+		Long: `Creates a lambda and prints its settings. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is
+missing.
+
+NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound,
+start-within, priority weights, limits by key, retry share and breaker do not apply to --mode deliver.`,
+		Example: `  kinesin lambda create greet
+  kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
+  kinesin lambda create invoices --mode deliver`,
+		Args: one("NAME"),
+	}
+	f := c.Flags()
+	l.Mode = admin.ModeManaged
+	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", helpOf("Lambda.mode"))
+	f.StringVar(&priorities, "priorities", "", helpOf("Lambda.priorities"))
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", helpOf("Lambda.shards"))
+	lambdaFlags(f, &l)
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		l.Name = args[0]
+		if f.Changed("priorities") {
+			l.Priorities = splitList(priorities)
+			if len(l.Priorities) == 0 {
+				return usagef("--priorities: want names separated by commas, highest first, such as high,normal,low")
+			}
+		}
+		if err := checkLambda(&l); err != nil {
+			return err
+		}
+		created, duplicate, err := admin.New(k).Lambdas.Create(ctx, l)
+		if err != nil {
+			return err
+		}
+		if duplicate {
+			return fmt.Errorf("lambda %s exists already, with these settings; kinesin lambda set %s changes them", created.Name, created.Name)
+		}
+		return a.lambdas().show(a, wirecopy.To[kinesinv1.Lambda](&created))
+	})
+}
+
+// splitList splits names at commas and drops the spaces around them.
+func splitList(text string) []string {
+	var names []string
+	for part := range strings.SplitSeq(text, ",") {
+		if name := strings.TrimSpace(part); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (a *app) lambdaDeleteCommand() *cobra.Command {
+	var drop bool
+	c := &cobra.Command{
+		Use:   "delete NAME [--drop]",
+		Short: "Delete a lambda",
+		Long: `Deletes a lambda. While it has live tasks, or may have some in the inbound queue, this is refused (exit 1), unless --drop is set.
+Then its live tasks are dropped, about a thousand a second. When that is interrupted, some are dropped, and two minutes later the
+lambda accepts tasks again. Tasks that leave the inbound queue later are dropped too, and not counted.
+
+A lambda that Terraform registered is deleted with its module call, and not by this command (exit 1) unless the call is gone.`,
+		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
+	}
+	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		dropped, err := admin.New(k).Lambdas.Delete(ctx, args[0], admin.LambdaDeleteOptions{DropTasks: drop})
+		if dropped > 0 && err != nil {
+			a.note("dropped %d tasks so far; run the command again to continue", dropped)
+		}
+		if !drop && errors.Is(err, sdk.ErrInUse) {
+			return fmt.Errorf("%w; --drop drops them", err)
+		}
+		if err != nil {
+			return err
+		}
+		return a.print(&kinesinv1.DeleteLambdaResponse{Dropped: dropped}, "%s lambda %s, dropped %d tasks", outcomeDeleted, args[0], dropped)
 	})
 }

@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"context"
+	"math"
+
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // keyFlags name a task by its lambda and key, instead of by its id.
@@ -31,4 +36,123 @@ func (k *keyFlags) names(args []string) []string {
 		return args
 	}
 	return []string{string(sdk.ByKey(k.lambda, k.key))}
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var by keyFlags
+	var ifSeq uint64
+	c := &cobra.Command{
+		Use:   "cancel ID… | --lambda L --key K | {--where FILTER | --all} [--lambda L]",
+		Short: "Cancel tasks, or stop running ones",
+		Long: `Cancels tasks and prints the outcome of each, in order:
+
+  cancelled    it does not start, or not again
+  cancelling   it runs, and its worker was asked to stop it
+
+Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, or when there is no task with an ID.
+
+With --where it cancels the tasks that a filter selects, by a job on the server, and prints the job when it has ended: exit 1
+when some were refused. docs/sets.md describes filters and jobs.`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.CancelResult, error) { return k.CancelMany(ctx, some, sdk.IfSeq(ifSeq)) })
+		out := a.results(len(ids) > 1)
+		for i, r := range all { // also with an error: these are done
+			o := &kinesinv1.CancelResult{Id: string(r.ID), Outcome: string(r.Outcome), State: string(r.State), Problem: problemOf(r.Err)}
+			if out.several {
+				o.Id = ids[i]
+			}
+			if err := out.add(ids[i], r.Err, o, func() error { return a.printLine(r.Outcome) }); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return out.end()
+	}), admin.JobCancel)
+}
+
+func (a *app) rescheduleCommand() *cobra.Command {
+	var by keyFlags
+	var when whenFlags
+	var ifSeq uint64
+	c := &cobra.Command{
+		Use: "reschedule {ID… | --lambda L --key K} {--in D | --at TIME}\n" +
+			"  kinesin reschedule {--where FILTER | --all} [--lambda L] {--by D | --spread D | --at TIME}",
+		Short: "Move waiting tasks to another time",
+		Long: `Moves tasks that no worker has to another time and prints "STATE, due TIME" for each, in order. A time in the past means
+now. Attempts that failed still count.
+
+Exit 1 when a worker has the task, when it has ended, or when there is none with an ID.
+
+With --where it moves the live tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
+		Example: `  kinesin reschedule k3… --in 2h
+  kinesin reschedule --lambda greet --key reminder-42 --at 2027-02-01T09:00:00+01:00
+  kinesin reschedule --lambda greet --where 'due<+1h' --spread 2h`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	c.Flags().Var(durationValue{d: &when.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
+	c.Flags().StringVar(&when.at, "at", "", "due at this `TIME`, RFC 3339")
+	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		option, err := when.option(c)
+		if err != nil {
+			return err
+		}
+		ids := by.names(args)
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) {
+			return k.Reschedule(ctx, some, option, sdk.IfSeq(ifSeq))
+		})
+		note := when.note()
+		if err == nil && note != "" && !a.json() {
+			a.note("%s", note)
+		}
+		return a.printChanges(ids, all, note, err)
+	}), admin.JobReschedule)
+}
+
+func (a *app) redriveCommand() *cobra.Command {
+	var by keyFlags
+	var ifSeq uint64
+	var force bool
+	var payload newPayloadFlags
+	c := &cobra.Command{
+		Use: "redrive ID… | --lambda L --key K | {--where FILTER | --all} [--lambda L] [--force]\n" +
+			"  kinesin redrive {ID | --lambda L --key K} {--payload TEXT | --payload-file FILE} [--force]",
+		Short: "Have ended tasks start anew",
+		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
+due TIME" for each, in order. Their attempts count anew; their history stays.
+
+Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
+is none with an ID.
+
+With --where it redrives the tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	c.Flags().BoolVar(&force, "force", false, "also tasks that ended as success or delivered")
+	payload.add(c)
+	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		other, err := payload.read(a, c)
+		if err != nil {
+			return err
+		}
+		if other != nil && len(ids) != 1 {
+			return usagef("--payload and --payload-file are for one task, and not for %d", len(ids))
+		}
+		opts := []sdk.ChangeOption{sdk.IfSeq(ifSeq)}
+		if force {
+			opts = append(opts, sdk.Force())
+		}
+		if other != nil {
+			opts = append(opts, sdk.WithNewPayload(other))
+		}
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
+		return a.printChanges(ids, all, "", err)
+	}), admin.JobRedrive)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
@@ -344,3 +346,56 @@ func (v limitValue[N]) Set(text string) error {
 	}
 	return nil
 }
+
+// weightsValue is a flag with the weights of priorities.
+type weightsValue struct{ weights *map[string]int }
+
+func (v weightsValue) String() string {
+	if v.weights == nil || *v.weights == nil {
+		return ""
+	}
+	return fmt.Sprint(*v.weights)
+}
+
+func (v weightsValue) Set(text string) error {
+	weights := map[string]int{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, isPair := strings.Cut(strings.TrimSpace(part), "=")
+		if !isPair || name == "" {
+			return fmt.Errorf("%q: want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1", part)
+		}
+		if _, twice := weights[name]; twice {
+			return fmt.Errorf("priority %q is named twice", name)
+		}
+		var weight int
+		if err := (intValue{&weight, 1, task.PriorityWeightMax}).Set(number); err != nil {
+			return fmt.Errorf("weight of %s: %w", name, err)
+		}
+		weights[name] = weight
+	}
+	*v.weights = weights
+	return nil
+}
+
+func (weightsValue) Type() string { return "weights" }
+
+// fieldOf returns a field of the contract by its name in it, such as Cron.gap.
+func fieldOf(name string) protoreflect.FieldDescriptor {
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("kinesin.v1." + name))
+	field, is := d.(protoreflect.FieldDescriptor)
+	if !is {
+		panic(fmt.Sprintf("no field %s: %v", name, err))
+	}
+	return field
+}
+
+// managedByFlag adds the flag of the declared set that a thing is of.
+func managedByFlag(f *pflag.FlagSet, name *string) {
+	f.StringVar(name, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes")
+}
+
+// helpOf returns what the contract says of a field, for the flag that sets it.
+func helpOf(name string) string { return jsonform.Comment(fieldOf(name)) }
+
+// wordsOf returns the words that a field of the contract may be.
+func wordsOf(name string) []string { return api.ValuesOf(fieldOf(name)) }
