@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	g "maragu.dev/gomponents"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
@@ -188,3 +191,89 @@ func (c *call) payload() []byte {
 }
 
 func (c *call) now() time.Time { return c.Clock.Now().Time() }
+
+// problem is what went wrong.
+type problem struct {
+	Status int
+	Title  string
+	Text   string
+	Advice string
+}
+
+// problemError is an error that says by itself what a viewer reads.
+type problemError struct{ problem }
+
+// Error returns the text.
+func (p problemError) Error() string { return p.Text }
+
+var (
+	errNoPage   = errors.New("there is no such page")
+	errReadOnly = errors.New("this console is read-only: serve was started with --console-read-only")
+)
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+// problemOf returns what an error says to a viewer. Of an internal one he learns nothing but that.
+func problemOf(err error) problem {
+	var own problemError
+	switch {
+	case errors.As(err, &own):
+		return own.problem
+	case errors.Is(err, errNoPage):
+		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all pages."}
+	case errors.Is(err, errReadOnly):
+		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
+	}
+	p := api.HTTPProblemOf(api.ProblemOf(err))
+	of := problem{Status: p.Status, Title: strings.ToUpper(p.Title[:1]) + p.Title[1:], Text: p.Detail}
+	switch p.Status {
+	case http.StatusForbidden:
+		of.Advice = "An administrator grants rights with a token or in the policy file."
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		of.Advice = "Try again in a moment."
+	case http.StatusNotImplemented:
+		of.Advice = "Ask a server with the role inbound."
+	}
+	return of
+}
+
+// parseDuration reads a duration such as 90s, 10m, 2h or 3d.
+func parseDuration(text string) (time.Duration, error) {
+	d, err := api.ParseDuration(text)
+	if err != nil {
+		return 0, invalid("duration %v", err)
+	}
+	return d, nil
+}
+
+// parsePace reads tasks per second; empty: none given.
+func parsePace(text string) (uint32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		return 0, invalid("pace %q: want a whole number of tasks per second, or nothing", text)
+	}
+	return uint32(n), nil
+}
+
+// newRequest makes an id of a form, so that it does what it does once however often it is sent.
+func newRequest() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}
+
+// requestID reads one.
+func requestID(text string) []byte {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return nil
+	}
+	return id[:]
+}
