@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -327,4 +328,87 @@ func isTraceURL(text string) bool {
 	}
 	u, err := url.Parse(strings.ReplaceAll(text, web.TraceID, "0"))
 	return err == nil && strings.Contains(text, web.TraceID) && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil // it is in pages
+}
+
+// settings returns the configuration without secrets, for `kinesin debug bundle`. Files with secrets are
+// named, and not read. Durations are texts.
+func (c *Config) settings() map[string]any {
+	copied := *c
+	copied.Log, copied.LogControl, copied.AuditTo = nil, nil, nil
+	copied.OTLPEndpoint = withoutSecrets(c.OTLPEndpoint)
+	text, err := json.Marshal(copied) //nolint:staticcheck // the fields with functions are nil
+	all := map[string]any{}
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return all
+	}
+	for name, d := range map[string]time.Duration{
+		"AuditKeep": c.AuditKeep, "Horizon": c.Horizon, "Window": c.Window, "DrainMax": c.DrainMax, "DeliverDirect": c.DeliverDirect,
+	} {
+		all[name] = d.String()
+	}
+	for _, name := range []string{"Log", "LogControl", "AuditTo"} {
+		delete(all, name)
+	}
+	return all
+}
+
+// withoutSecrets returns a URL without what may be one: some collectors take a token as the name of a user,
+// or as a parameter.
+func withoutSecrets(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+// ConsoleOIDC is the OpenID Connect client as which browsers sign in to the console. The policy decides what
+// somebody may do who has signed in, by what its issuer says of him.
+type ConsoleOIDC struct {
+	// Issuer is the URL of an issuer of the policy; empty: nobody signs in at its page.
+	Issuer string
+	// ClientID and ClientSecretFile are of the client that is registered there. A client without a secret is
+	// told from others by PKCE alone. The file is read again when it changes.
+	ClientID, ClientSecretFile string
+	// Scopes are asked for besides openid; email.
+	Scopes []string
+	// RedirectURL is where the provider leads back to, exactly as it is registered there: web.CallbackPath
+	// under the public name of the console. Empty: as the browser named the server.
+	RedirectURL string
+}
+
+func (c Config) checkConsoleOIDC() error {
+	o := c.ConsoleOIDC
+	var errs []error
+	if o.Issuer == "" {
+		if o.ClientID != "" || o.ClientSecretFile != "" || len(o.Scopes) > 0 || o.RedirectURL != "" {
+			errs = append(errs, errors.New("a client of an OpenID Connect provider without the provider: set --console-oidc-issuer"))
+		}
+		return errors.Join(errs...)
+	}
+	if u, err := url.Parse(o.Issuer); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: want a URL, such as https://accounts.google.com", o.Issuer))
+	}
+	if o.ClientID == "" {
+		errs = append(errs, errors.New("an OpenID Connect issuer without a client: set --console-oidc-client-id to that which is registered there"))
+	}
+	if c.PolicyFile == "" {
+		errs = append(errs, errors.New("sign-in at an OpenID Connect provider without a policy: set --policy to a file that names the issuer, and says who of its subjects may do what"))
+	}
+	if c.NoConsole {
+		errs = append(errs, errors.New("sign-in to a console that is off: leave out --console=false or --console-oidc-issuer"))
+	}
+	for _, s := range o.Scopes {
+		if s == "" || strings.ContainsAny(s, " \"\\\t\r\n") {
+			errs = append(errs, fmt.Errorf("OpenID Connect scope %q: want one word for each, such as email,groups", s))
+		}
+	}
+	if o.RedirectURL != "" {
+		u, err := url.Parse(o.RedirectURL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Path != web.CallbackPath || u.RawQuery != "" || u.Fragment != "" {
+			errs = append(errs, fmt.Errorf("OpenID Connect redirect URL %q: want https://HOST%s", o.RedirectURL, web.CallbackPath))
+		}
+	}
+	return errors.Join(errs...)
 }
