@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -75,4 +76,103 @@ func (s backups) Backup(ctx context.Context, r *kinesinv1.BackupRequest, to *con
 	err := s.next.Backup(ctx, r, to)
 	s.note(ctx, a.Record, err)
 	return err
+}
+
+type keyrings service[kinesinv1connect.KeyringServiceHandler]
+
+// Keyring guards a KeyringService. Each of its procedures needs keyring.
+func (g *Guard) Keyring(next kinesinv1connect.KeyringServiceHandler) kinesinv1connect.KeyringServiceHandler {
+	return keyrings{Guard: g, next: next}
+}
+
+func (s keyrings) RotateKeys(ctx context.Context, r *kinesinv1.RotateKeysRequest) (*kinesinv1.RotateKeysResponse, error) {
+	a := s.onAll(ctx, "keyring.rotate", "", access.Keyring).as("key ring")
+	return recordChange(ctx, s.Guard, a, s.next.RotateKeys, r, func(keys *kinesinv1.RotateKeysResponse) *kinesinv1.RotateKeysResponse { return keys })
+}
+
+func (s keyrings) ListKeys(ctx context.Context, r *kinesinv1.ListKeysRequest) (*kinesinv1.ListKeysResponse, error) {
+	return invoke(ctx, s.allowAll(ctx, "keyring.list", "", access.Keyring), s.next.ListKeys, r)
+}
+
+func (s keyrings) AddSender(ctx context.Context, r *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error) {
+	a := s.onAll(ctx, "inbound.sender.add", r.GetName(), access.Keyring)
+	return recordChange(ctx, s.Guard, a, s.next.AddSender, r, (*kinesinv1.AddSenderResponse).GetSender)
+}
+
+func (s keyrings) ListSenders(ctx context.Context, r *kinesinv1.ListSendersRequest) (*kinesinv1.ListSendersResponse, error) {
+	return invoke(ctx, s.allowAll(ctx, "inbound.sender.list", "", access.Keyring), s.next.ListSenders, r)
+}
+
+func (s keyrings) RevokeSender(ctx context.Context, r *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error) {
+	a := s.onAll(ctx, "inbound.sender.revoke", r.GetName(), access.Keyring)
+	return recordChange(ctx, s.Guard, a, s.next.RevokeSender, r, (*kinesinv1.RevokeSenderResponse).GetSender)
+}
+
+type objectives service[kinesinv1connect.ObjectiveServiceHandler]
+
+// Objectives guards an ObjectiveService.
+func (g *Guard) Objectives(next kinesinv1connect.ObjectiveServiceHandler) kinesinv1connect.ObjectiveServiceHandler {
+	return objectives{Guard: g, next: next}
+}
+
+func (s objectives) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error) {
+	a := s.onLambda(ctx, "objective.set", access.Operate, r.GetLambda())
+	return recordChange(ctx, s.Guard, a, s.next.SetObjective, r, (*kinesinv1.SetObjectiveResponse).GetObjective)
+}
+
+func (s objectives) DeleteObjective(ctx context.Context, r *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error) {
+	return record(ctx, s.Guard, s.onLambda(ctx, "objective.delete", access.Operate, r.GetLambda()), s.next.DeleteObjective, r)
+}
+
+// GetObjectives needs read on the lambda that the request names, in all its collections, as the counts of
+// starts are of all of them. Without a lambda it leaves out those that the caller may not read whole.
+func (s objectives) GetObjectives(ctx context.Context, r *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
+	if r.GetLambda() != "" {
+		return invoke(ctx, s.allow(ctx, "objective.read", access.Read, r.GetLambda()), s.next.GetObjectives, r)
+	}
+	response, err := s.next.GetObjectives(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	by := access.From(ctx).Grants
+	response.Objectives = slices.DeleteFunc(response.Objectives, func(o *kinesinv1.ObjectiveStatus) bool {
+		return !by.Allow(access.Read, o.GetObjective().GetLambda())
+	})
+	return response, nil
+}
+
+type quotas service[kinesinv1connect.QuotaServiceHandler]
+
+// Quotas guards a QuotaService.
+func (g *Guard) Quotas(next kinesinv1connect.QuotaServiceHandler) kinesinv1connect.QuotaServiceHandler {
+	return quotas{Guard: g, next: next}
+}
+
+func (s quotas) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	a := s.onLambda(ctx, "quota.set", access.Operate, r.GetLambda()).was(ctx, s.current)
+	return recordChange(ctx, s.Guard, a, s.next.SetQuota, r, (*kinesinv1.SetQuotaResponse).GetQuota)
+}
+
+// current returns the quotas of a lambda as they are; empty if there are none, or nothing is recorded.
+func (s quotas) current(ctx context.Context, lambda string) string {
+	if s.Audit == nil {
+		return ""
+	}
+	response, _ := s.next.GetQuotas(ctx, &kinesinv1.GetQuotasRequest{Lambda: lambda}) // the change itself says what is wrong
+	return s.settings(response)
+}
+
+// GetQuotas needs read on the lambda that the request names, in one of its collections at least. Without a
+// lambda it leaves out those that the caller may not read.
+func (s quotas) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	if r.GetLambda() != "" {
+		return invoke(ctx, s.allowSome(ctx, "quota.read", access.Read, r.GetLambda()), s.next.GetQuotas, r)
+	}
+	response, err := s.next.GetQuotas(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	by := access.From(ctx).Grants
+	response.Quotas = slices.DeleteFunc(response.Quotas, func(q *kinesinv1.Quota) bool { return !by.AllowSome(access.Read, q.GetLambda()) })
+	return response, nil
 }

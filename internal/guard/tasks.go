@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -243,4 +245,92 @@ func (s tasks) List(ctx context.Context, r *kinesinv1.ListRequest) (*kinesinv1.L
 	}
 	response.Tasks = slices.DeleteFunc(response.Tasks, func(t *kinesinv1.Task) bool { return !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) })
 	return response, nil
+}
+
+// allowSet refuses verbs on a set of tasks unless each is granted, in one collection at least, on a lambda of
+// which the filter may select tasks. The role leaves out the others that the caller may not read, and knows
+// it when it counts to a limit.
+func (g *Guard) allowSet(ctx context.Context, action, expression string, verbs ...access.Verb) error {
+	c := access.From(ctx)
+	for _, v := range verbs {
+		if c.Grants.AllowAll(v) {
+			continue
+		}
+		lambdas, err := g.Where(expression)
+		if err != nil {
+			return err
+		}
+		allowed := len(lambdas) == 0 && c.Grants.Have(v)
+		for _, lambda := range lambdas {
+			allowed = allowed || c.Grants.AllowSome(v, lambda)
+		}
+		switch {
+		case allowed:
+		case len(lambdas) == 1:
+			return g.deny(c, action, v, lambdas[0])
+		default:
+			return g.deny(c, action, v, "")
+		}
+	}
+	return nil
+}
+
+// allowList needs read on the lambda of a list, or, without one, on one that its filter may select.
+func (s tasks) allowList(ctx context.Context, r *kinesinv1.ListRequest) error {
+	if r.GetLambda() != "" {
+		return s.allowSome(ctx, actList, access.Read, r.GetLambda())
+	}
+	return s.allowSet(ctx, actList, r.GetWhere(), access.Read)
+}
+
+// Count needs read on a lambda that its filter may select.
+func (s tasks) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
+	return invoke(ctx, s.allowSet(ctx, "task.count", r.GetWhere(), access.Read), s.next.Count, r)
+}
+
+// Stats needs read on the lambda, in all its collections; without one it leaves out those that the caller may
+// not read whole.
+func (s tasks) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	if r.GetLambda() == "" {
+		return s.next.Stats(ctx, r)
+	}
+	return invoke(ctx, s.allow(ctx, "task.stats", access.Read, r.GetLambda()), s.next.Stats, r)
+}
+
+// waitedIDsMax bounds the ids that the calls of one identity from one address wait for, to a quarter of what
+// a process keeps.
+const waitedIDsMax = 25_000
+
+// waitAgainAfter is when a caller that waits for too many may try again.
+const waitAgainAfter = time.Second
+
+// waiter is whoever waits.
+type waiter struct{ identity, host string }
+
+// waits counts the ids that each caller waits for.
+type waits struct {
+	mu  sync.Mutex
+	ids map[waiter]int
+}
+
+// begin counts a call that waits, and returns what ends it; or a refusal.
+func (w *waits) begin(c access.Caller, ids int) (end func(), err error) {
+	key := waiter{c.Name, c.Host()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if have := w.ids[key]; have+ids > waitedIDsMax {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"%s waits for %d tasks from this address already, and may for %d: wait for fewer, or read them now and then", c.Name, have, waitedIDsMax).After(waitAgainAfter)
+	}
+	if w.ids == nil {
+		w.ids = map[waiter]int{}
+	}
+	w.ids[key] += ids
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.ids[key] -= ids; w.ids[key] == 0 {
+			delete(w.ids, key)
+		}
+	}, nil
 }
