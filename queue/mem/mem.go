@@ -216,3 +216,87 @@ func (d *Driver) notify(l *lane, now task.Instant) {
 		w.timer.Reset(min(wakeAt.Sub(now), recheckMax))
 	}
 }
+
+// Send implements queue.Driver. It never waits.
+func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
+	results := make([]error, len(messages))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(ctx); err != nil {
+		for i := range results {
+			results[i] = err
+		}
+		return results
+	}
+	now, steady := clock.Both(d.clock)
+	for i := range messages {
+		results[i] = d.send(&messages[i], now, steady)
+	}
+	return results
+}
+
+func (d *Driver) send(m *queue.Message, now, steady task.Instant) error {
+	l := d.lane(queue.NameFor(&m.Task))
+	if len(l.waiting) >= d.depthMax {
+		l.roomChannel()
+		return queue.ErrFull
+	}
+	i := d.slots.take()
+	s := d.slots.at(i)
+	s.lane = l
+	s.message.Task, s.message.Again = m.Task, m.Again
+	d.insert(l, i, m.Task.HeldUntil(), now, steady)
+	return nil
+}
+
+// insert puts the message of slot i into its lane, hidden until at. steady is now by clock.Steady.
+func (d *Driver) insert(l *lane, i uint32, at, now, steady task.Instant) {
+	d.arrivals++
+	first := l.waiting.push(entry{at: at, arrival: d.arrivals, since: steady.Add(max(at, now).Sub(now)), slot: i})
+	if first { // otherwise a receiver was woken, or waits, for an earlier one
+		d.notify(l, now)
+	}
+}
+
+// Delete implements queue.Driver. It ignores messages that are no longer held.
+func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range messages {
+		if at, s := d.held(messages[i].Receipt); s != nil {
+			l := s.lane
+			l.inFlight--
+			d.slots.give(at)
+			d.dropIdle(l)
+		}
+	}
+	d.slots.shrink()
+	return nil
+}
+
+// Release implements queue.Driver. It ignores messages that are no longer held.
+func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, steady := clock.Both(d.clock)
+	for i := range messages {
+		if at, s := d.held(messages[i].Receipt); s != nil {
+			s.delivery = 0
+			s.lane.inFlight--
+			d.insert(s.lane, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
+		}
+	}
+	return nil
+}
+
+// held returns the slot of a delivery; nil when the delivery has ended.
+func (d *Driver) held(receipt string) (uint32, *slot) {
+	i, delivery, ok := parseReceipt(receipt)
+	if !ok || int(i) >= d.slots.size() {
+		return 0, nil
+	}
+	if s := d.slots.at(i); s.delivery == delivery {
+		return i, s
+	}
+	return 0, nil
+}
