@@ -6,12 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -223,4 +227,82 @@ func AppendValue(dst []byte, value any) []byte {
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value) // a text, a number or a struct of these
 	return bytes.TrimSuffix(whole.Bytes(), []byte("\n"))
+}
+
+// A claim names an attempt of a task, which is all that a worker needs of it: the task in hexadecimal digits, a dash, and
+// the number of the attempt. The messages that have one have task as their first field, and attempt, which answers also
+// have by itself.
+const (
+	attemptName  = "attempt"
+	claimPattern = "^[0-9a-f]{32}-[0-9]+$"
+)
+
+func attemptOf(m protoreflect.Message) protoreflect.FieldDescriptor {
+	return m.Descriptor().Fields().ByName(attemptName)
+}
+
+func appendClaim(dst []byte, m protoreflect.Message) []byte {
+	dst = hex.AppendEncode(append(dst, '"'), m.Get(m.Descriptor().Fields().Get(0)).Bytes())
+	return append(strconv.AppendUint(append(dst, '-'), m.Get(attemptOf(m)).Uint(), 10), '"')
+}
+
+// setClaim reads a claim into a message.
+func setClaim(m protoreflect.Message, raw []byte) error {
+	text, err := textOf(raw, "a claim")
+	if err != nil {
+		return err
+	}
+	digits, number, _ := strings.Cut(text, "-")
+	task, err := hex.DecodeString(digits)
+	n, numberErr := strconv.ParseUint(number, 10, 32)
+	if err != nil || numberErr != nil || len(task) != 16 {
+		return fmt.Errorf("%s is no claim: want one that /v1/work/claim returned", Shown(raw))
+	}
+	m.Set(m.Descriptor().Fields().Get(0), protoreflect.ValueOfBytes(task))
+	m.Set(attemptOf(m), protoreflect.ValueOfUint32(uint32(n)))
+	return nil
+}
+
+// HandlerOption returns the option that makes handlers of connect speak this JSON instead of protobuf's.
+func HandlerOption() connect.HandlerOption {
+	return connect.WithHandlerOptions(connect.WithCodec(codec{"json"}), connect.WithCodec(codec{"json; charset=utf-8"}))
+}
+
+// codec is the JSON codec of servers. It is safe for concurrent use.
+type codec struct{ name string }
+
+// Name returns the name of the codec of connect that it replaces.
+func (c codec) Name() string { return c.name }
+
+// Marshal encodes a message.
+func (c codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend encodes a message behind dst.
+func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, err := messageOf(message)
+	if err != nil {
+		return nil, err
+	}
+	return Append(dst, m), nil
+}
+
+// Unmarshal decodes into an empty message.
+func (codec) Unmarshal(data []byte, message any) error {
+	m, err := messageOf(message)
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return errors.New("the body is empty: want a JSON object such as {}")
+	}
+	_, err = Decode(data, m)
+	return err
+}
+
+func messageOf(message any) (proto.Message, error) {
+	m, is := message.(proto.Message)
+	if !is {
+		return nil, fmt.Errorf("%T is not a protobuf message", message)
+	}
+	return m, nil
 }
