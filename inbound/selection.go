@@ -2,8 +2,11 @@ package inbound
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -147,4 +150,84 @@ func liveStates() (live []task.State) {
 		}
 	}
 	return live
+}
+
+// Changed is what became of a task of a set: the text of an outcome, such as the state in which it ended, or
+// why it was refused.
+type Changed struct {
+	Outcome string
+	Err     error
+}
+
+// RowsOf reads tasks by their public ids, for the calls that change them. A row has a zero ID where there is
+// no such task.
+func (in *Inbound) RowsOf(ctx context.Context, ids []string) ([]Row, error) {
+	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
+	for i, id := range ids {
+		if token, err := in.open(ctx, id); err == nil {
+			tokens, at = append(tokens, token), append(at, i)
+		}
+	}
+	some, err := in.rows(ctx, tokens)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(ids))
+	for k, i := range at {
+		rows[i] = some[k]
+	}
+	return rows, nil
+}
+
+// NoSuchTask is why a task that is not there cannot be changed.
+func NoSuchTask() error { return api.ErrorOf(noSuchTask()) }
+
+// PublicID returns the id of a task of a set as users know it.
+func (in *Inbound) PublicID(row *Row) string { return in.Sealer.SealTask(&row.Task) }
+
+// View returns a task of a set as users see it.
+func (in *Inbound) View(row *Row) *kinesinv1.Task { return in.view(&row.Task) }
+
+// Names returns the names of the lambda and the priority of a task of a set.
+func (in *Inbound) Names(row *Row) (lambda, priority string) {
+	return namesOf(in.Catalog, row.Partition)
+}
+
+// ReasonOf returns the name of the reason of a refusal, such as too_late, for counts and people.
+func ReasonOf(err error) kinesinv1.Reason { return refusal.Problem(err).GetReason() }
+
+// withKeys returns ids followed by the ids of the newest tasks with some keys; an empty one for a key that no
+// task has. So a key names the task that it names now, whatever becomes of the key while the call goes on.
+func (in *Inbound) withKeys(ctx context.Context, ids []string, keys []*kinesinv1.TaskKey) ([]string, error) {
+	if n := len(ids) + len(keys); n == 0 || n > IDsMax {
+		return nil, refusal.Invalid("a call names 1 to %d tasks by ids and keys, this one has %d", IDsMax, n)
+	}
+	if len(keys) == 0 {
+		return ids, nil
+	}
+	derived := make([]task.ID, len(keys))
+	for i, k := range keys {
+		if k.GetKey() == "" {
+			return nil, refusal.Invalid("a key is empty; want the key with which the task was scheduled")
+		}
+		l, err := in.Catalog.Find(ctx, k.GetLambda())
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		derived[i] = task.KeyedID(l.Ref, k.GetKey())
+	}
+	rows, err := in.Store.Tasks(ctx, derived)
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	all := make([]string, 0, len(ids)+len(keys))
+	all = append(all, ids...)
+	for i := range rows {
+		id := ""
+		if !rows[i].ID.IsZero() && !rows[i].IsBare() {
+			id = in.Sealer.SealTask(&rows[i])
+		}
+		all = append(all, id)
+	}
+	return all, nil
 }

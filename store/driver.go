@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/kinesin-io/kinesin/task"
@@ -105,3 +106,50 @@ type KeyLoad struct {
 // Depth is the number of live tasks of a partition in each state. Tasks in Scheduled without a task row are
 // its wake-up rows less its live task rows; tasks in Acquired are counted by their wake-up rows.
 type Depth [task.Expired + 1]int64
+
+// WakeKey is the key of a wake-up row. To read a row takes all of it; a scan is of one partition and needs no
+// more than the place there (see Driver.ScanSchedule).
+type WakeKey struct {
+	Partition task.Partition
+	Wake      task.Instant
+	ID        task.ID
+}
+
+// KeyOf returns the key of the wake-up row that a task row names, or of a wake-up row itself.
+func KeyOf(t *task.Task) WakeKey {
+	return WakeKey{Partition: t.Partition, Wake: t.WakeRow.At, ID: t.ID}
+}
+
+// Control is a row of settings or leases, changed by compare-and-set on Version.
+type Control struct {
+	Kind    string
+	Name    string
+	Version uint64 // starts at 1
+	Value   []byte
+}
+
+// ControlRows are the control rows of a store, for those who keep something in them.
+type ControlRows interface {
+	Control(ctx context.Context, kind, name string) (Control, error)
+	Controls(ctx context.Context, kind string) ([]Control, error)
+	PutControl(ctx context.Context, c Control) error
+	DeleteControl(ctx context.Context, c Control) error
+}
+
+// Snapshot holds the files of a store as of one point in the order of its commits. They contain everything
+// that was acknowledged before the snapshot was taken.
+type Snapshot interface {
+	Files() []SnapshotFile
+	// Open opens a file for reading, up to its size in Files.
+	Open(name string) (io.ReadCloser, error)
+	// Close releases the space of the files.
+	Close() error
+}
+
+// SnapshotFile is one file of a snapshot.
+type SnapshotFile struct {
+	Name  string
+	Bytes int64
+	// Immutable files have the same content in each snapshot that this process takes.
+	Immutable bool
+}

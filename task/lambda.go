@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -277,6 +280,140 @@ func between(what string, v, lowest, highest int64) error {
 func durationBetween(what string, v, lowest, highest time.Duration) error {
 	if v < lowest || v > highest {
 		return fmt.Errorf("%w %s %v: want %v to %v", ErrInvalid, what, v, lowest, highest)
+	}
+	return nil
+}
+
+// Bounds and defaults of the brakes of a lambda.
+const (
+	RetryShareMin = 0.01
+	RetryShareMax = 10
+
+	BreakerFailuresMin   = 0.01
+	BreakerFailuresMax   = 1
+	BreakerWindowMin     = 10 * time.Second
+	BreakerWindowMax     = time.Hour
+	BreakerWindowDefault = time.Minute
+)
+
+// Breaker is the setting of a lambda's circuit breaker: it pauses the lambda when the share Failures of the
+// attempts that ended within Window have failed. The zero value is none.
+type Breaker struct {
+	Failures float64       `json:"failures"`
+	Window   time.Duration `json:"window_ns"`
+}
+
+// IsSet reports whether there is a breaker.
+func (b Breaker) IsSet() bool { return b.Failures > 0 }
+
+// WithDefaults returns a copy in which a breaker without a window has the default one.
+func (b Breaker) WithDefaults() Breaker {
+	if b.IsSet() && b.Window == 0 {
+		b.Window = BreakerWindowDefault
+	}
+	return b
+}
+
+func (b Breaker) validate() error {
+	switch {
+	case b == Breaker{}:
+		return nil
+	case b.Failures == 0:
+		return fmt.Errorf("%w breaker window %v: the lambda has no breaker; give the share of failures too", ErrInvalid, b.Window)
+	case !(b.Failures >= BreakerFailuresMin && b.Failures <= BreakerFailuresMax):
+		return fmt.Errorf("%w breaker failures %v: want %v to %v, a share of the attempts", ErrInvalid, b.Failures, BreakerFailuresMin, BreakerFailuresMax)
+	}
+	return durationBetween("breaker window", b.Window, BreakerWindowMin, BreakerWindowMax)
+}
+
+// checkBrakes checks the retry share and the breaker.
+func (l *Lambda) checkBrakes() []error {
+	var share error
+	if s := l.RetryShare; s != 0 && !(s >= RetryShareMin && s <= RetryShareMax) || math.IsNaN(l.RetryShare) {
+		share = fmt.Errorf("%w retry share %v: want %v to %v retries for each first start", ErrInvalid, l.RetryShare, RetryShareMin, RetryShareMax)
+	}
+	return []error{share, l.Breaker.validate()}
+}
+
+// WeightsOf returns the weights of a lambda's priorities in their order, from what is given by name: a
+// priority that is not named has PriorityWeightFloor. Nothing given is strict, which is nil. It refuses, with
+// ErrInvalid, a name that is no priority of the lambda, and a weight that is not 1 to PriorityWeightMax.
+func WeightsOf(priorities []string, given map[string]uint32) ([]uint16, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(priorities, name) {
+			errs = append(errs, fmt.Errorf("%w priority weights: %.80q is no priority of the lambda, which has %s", ErrInvalid, name, strings.Join(priorities, ", ")))
+		}
+		errs = append(errs, checkWeight(name, given[name]))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	weights := make([]uint16, len(priorities))
+	for i, name := range priorities {
+		weights[i] = PriorityWeightFloor
+		if weight, named := given[name]; named {
+			weights[i] = uint16(weight)
+		}
+	}
+	return weights, nil
+}
+
+func checkWeight(priority string, weight uint32) error {
+	return between(fmt.Sprintf("weight of priority %.80q", priority), int64(weight), 1, PriorityWeightMax)
+}
+
+// checkWeights refuses weights that are not one for each priority.
+func (l *Lambda) checkWeights() error {
+	if l.PriorityWeights == nil {
+		return nil
+	}
+	if len(l.PriorityWeights) != len(l.Priorities) {
+		return fmt.Errorf("%w priority weights: want %d, one for each priority, have %d", ErrInvalid, len(l.Priorities), len(l.PriorityWeights))
+	}
+	var errs []error
+	for i, weight := range l.PriorityWeights {
+		errs = append(errs, checkWeight(l.Priorities[i], uint32(weight)))
+	}
+	return errors.Join(errs...)
+}
+
+// NamedWeights returns the weight of each priority by its name; nil if the order is strict.
+func (l *Lambda) NamedWeights() map[string]uint32 {
+	if l.PriorityWeights == nil {
+		return nil
+	}
+	named := make(map[string]uint32, len(l.PriorityWeights))
+	for i, weight := range l.PriorityWeights {
+		named[l.Priorities[i]] = uint32(weight)
+	}
+	return named
+}
+
+// PrioritiesBefore returns how many of the lambda's priorities, from the highest on, have tasks that one of
+// this priority must not overtake: its own and all higher ones; with weights all, since each has its turns.
+func (l *Lambda) PrioritiesBefore(priority uint8) uint8 {
+	if l.PriorityWeights != nil {
+		return uint8(len(l.Priorities))
+	}
+	return priority + 1
+}
+
+// HasKeyLimits reports whether the tasks of each limit key of the lambda are limited.
+func (l *Lambda) HasKeyLimits() bool { return l.LimitKeyConcurrency > 0 || l.LimitKeyRate > 0 }
+
+// checkKeyLimits refuses limits by key that are out of bounds, and those of a deliver lambda.
+func (l *Lambda) checkKeyLimits() error {
+	switch rate := l.LimitKeyRate; {
+	case l.LimitKeyConcurrency < 0 || l.LimitKeyConcurrency > LimitKeyConcurrencyMax:
+		return fmt.Errorf("%w limit key concurrency %d: want 1 to %d", ErrInvalid, l.LimitKeyConcurrency, LimitKeyConcurrencyMax)
+	case rate != 0 && !(rate >= LimitKeyRateMin && rate <= LimitKeyRateMax): // also not a number
+		return fmt.Errorf("%w limit key rate %v: want %v to %v starts per second", ErrInvalid, rate, LimitKeyRateMin, LimitKeyRateMax)
+	case l.Mode == Deliver && l.HasKeyLimits():
+		return fmt.Errorf("%w limits by key: lambda %s is of mode deliver, so Kinesin does not know when its tasks run", ErrInvalid, l.Name)
 	}
 	return nil
 }

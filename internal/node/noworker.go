@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -45,4 +46,30 @@ func (w *noWorker) look() leaseLook {
 	defer w.mu.Unlock()
 	w.last = look
 	return look
+}
+
+// goneMax bounds how many deleted lambdas are remembered.
+const goneMax = 10_000
+
+// goneLambdas are lambdas that follow-ups name and that were deleted, so that the lambdas are read again once
+// for each and not for each of its follow-ups. A reference is never used again.
+type goneLambdas struct {
+	mu   sync.Mutex // guards refs
+	refs map[uint32]struct{}
+}
+
+func (g *goneLambdas) has(ref uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, is := g.refs[ref]
+	return is
+}
+
+func (g *goneLambdas) add(ref uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refs == nil || len(g.refs) >= goneMax {
+		g.refs = map[uint32]struct{}{}
+	}
+	g.refs[ref] = struct{}{}
 }

@@ -2,9 +2,14 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
 )
 
@@ -55,4 +60,83 @@ func (s *lateOwners) unowned(share *scheduler.Assignment, follows func(member st
 	}
 	s.since = next
 	return partitions
+}
+
+// members is the membership of a process with the scheduler's role. If several processes use the store, their
+// lease rows tell which of them are alive and which partitions they handle, whatever tells who the members
+// are.
+type members struct {
+	partition.Membership
+
+	rows    *fleet.Membership // nil: this process is alone
+	watched Membership        // nil: there is nothing to run besides the rows
+}
+
+// process returns the name of this process in the rows that it acquires, which is unique per start if there
+// are several processes.
+func (m *members) process() string {
+	if m.rows != nil {
+		return m.rows.Self()
+	}
+	return m.Self()
+}
+
+// presence reports whether the process of that name is alive, or else gone for certain.
+func (m *members) presence(process string) (here, gone bool) {
+	if m.rows != nil {
+		return m.rows.Presence(process)
+	}
+	here = slices.Contains(m.Members(), process)
+	return here, !here // without rows the members never change
+}
+
+// handover returns nil for a process that is alone.
+func (m *members) handover() scheduler.Handover {
+	if m.rows == nil {
+		return nil
+	}
+	return m.rows
+}
+
+// run keeps the membership up to date until ctx ends, and then deletes the row of this process.
+func (m *members) run(ctx context.Context, group *errgroup.Group) {
+	if m.rows != nil {
+		group.Go(func() error { return m.rows.Run(ctx) })
+	}
+	if m.watched != nil {
+		group.Go(func() error { return m.watched.Run(ctx) })
+	}
+}
+
+// ready declares that this process has read all its partitions.
+func (m *members) ready() {
+	if m.rows != nil {
+		m.rows.Declare(fleet.Ready)
+	}
+}
+
+// leaving declares that this process is about to end.
+func (m *members) leaving() {
+	if m != nil && m.rows != nil {
+		m.rows.Declare(fleet.Leaving)
+	}
+}
+
+// follows returns whether a member is known to handle the partitions that it owns in a share.
+func (m *members) follows(share *scheduler.Assignment) func(member string) bool {
+	if m.rows == nil {
+		return func(string) bool { return true }
+	}
+	silent := map[string]bool{} // of versions that do not declare it
+	for _, p := range m.rows.Peers() {
+		if p.Alive && p.Host == "" {
+			silent[p.Process] = true
+		}
+	}
+	return func(member string) bool {
+		if member == m.Self() {
+			return share.Warm > 0
+		}
+		return silent[member] || m.rows.Follows(member, share.Members)
+	}
 }
