@@ -39,12 +39,7 @@ type intValue struct {
 	min, max int
 }
 
-func (v intValue) String() string {
-	if v.n == nil {
-		return ""
-	}
-	return strconv.Itoa(*v.n)
-}
+func (v intValue) String() string { return strconv.Itoa(*v.n) }
 
 func (intValue) Type() string { return "int" }
 
@@ -77,12 +72,7 @@ func number(n *float64, value float64) numberValue {
 	return numberValue{n}
 }
 
-func (v numberValue) String() string {
-	if v.n == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v.n, 'g', -1, 64)
-}
+func (v numberValue) String() string { return strconv.FormatFloat(*v.n, 'g', -1, 64) }
 
 func (numberValue) Type() string { return "float" }
 
@@ -102,7 +92,7 @@ type durationValue struct {
 }
 
 func (v durationValue) String() string {
-	if v.d == nil || *v.d == 0 {
+	if *v.d == 0 {
 		return ""
 	}
 	return formatDuration(*v.d)
@@ -133,7 +123,7 @@ func formatRange(from, to time.Duration) string {
 type rangeValue struct{ from, to *time.Duration }
 
 func (v rangeValue) String() string {
-	if v.from == nil || *v.to == 0 {
+	if *v.to == 0 {
 		return ""
 	}
 	return formatRange(*v.from, *v.to)
@@ -167,12 +157,7 @@ type choiceValue struct {
 	choices []string
 }
 
-func (v choiceValue) String() string {
-	if v.value == nil {
-		return ""
-	}
-	return *v.value
-}
+func (v choiceValue) String() string { return *v.value }
 
 func (choiceValue) Type() string { return "word" }
 
@@ -188,12 +173,7 @@ func (v choiceValue) Set(text string) error {
 // tagsValue is a flag with a tag, NAME=VALUE, that may be repeated.
 type tagsValue struct{ tags *map[string]string }
 
-func (v tagsValue) String() string {
-	if v.tags == nil {
-		return ""
-	}
-	return tagsText(*v.tags)
-}
+func (v tagsValue) String() string { return tagsText(*v.tags) }
 
 func (tagsValue) Type() string { return "tag" }
 
@@ -227,7 +207,7 @@ func tagsText(tags map[string]string) string {
 type seqValue struct{ seq *uint64 }
 
 func (v seqValue) String() string {
-	if v.seq == nil || *v.seq == 0 {
+	if *v.seq == 0 {
 		return ""
 	}
 	return strconv.FormatUint(*v.seq, 10)
@@ -248,12 +228,7 @@ func (v seqValue) Set(text string) error {
 // the payload itself.
 type payloadText struct{ text *string }
 
-func (v payloadText) String() string {
-	if v.text == nil {
-		return ""
-	}
-	return *v.text
-}
+func (v payloadText) String() string { return *v.text }
 
 func (payloadText) Type() string { return "text" }
 
@@ -277,12 +252,7 @@ func resetFlag(f *pflag.FlagSet, names *[]string, allowed ...string) {
 	f.Var(resetValue{names, allowed}, "reset", "`SETTINGS` that get their defaults again, separated by commas: "+strings.Join(allowed, ", "))
 }
 
-func (v resetValue) String() string {
-	if v.names == nil {
-		return ""
-	}
-	return strings.Join(*v.names, ",")
-}
+func (v resetValue) String() string { return strings.Join(*v.names, ",") }
 
 func (resetValue) Type() string { return "names" }
 
@@ -322,7 +292,7 @@ func shareLimit(limit *float64, low, top float64) limitValue[float64] {
 }
 
 func (v limitValue[N]) String() string {
-	if v.limit == nil || *v.limit == 0 {
+	if *v.limit == 0 {
 		return ""
 	}
 	return limitText(*v.limit)
@@ -351,7 +321,7 @@ func (v limitValue[N]) Set(text string) error {
 type weightsValue struct{ weights *map[string]int }
 
 func (v weightsValue) String() string {
-	if v.weights == nil || *v.weights == nil {
+	if *v.weights == nil {
 		return ""
 	}
 	return fmt.Sprint(*v.weights)
