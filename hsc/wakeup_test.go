@@ -3,7 +3,6 @@ package hsc
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -276,21 +275,6 @@ func TestAMoveMeetsAnOlderRowInItsPlace(t *testing.T) {
 		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
 		if now := f.wantState(row.ID, task.Scheduled); now.Seq <= row.Seq+5 || now.Wake != now.WakeRow.At {
 			t.Errorf("%+v", now)
-		}
-	})
-}
-
-// The worker lost its lease, so its report ends no attempt.
-func TestAReportThatIsRefusedDeletesNothing(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		w, c := f.one()
-		w.send(&kinesinv1.WorkRequest{Drain: true})
-		f.change(id(c), task.Event{Kind: task.WorkerLost, Worker: w.id, Attempt: 1})
-		w.report("success", c)
-		w.wantAck(c, kinesinv1.Reason_REASON_FENCED)
-		synctest.Wait()
-		if left := f.wakeups(f.wantWatched(id(c))); len(left) != 1 || len(f.done) != 0 {
-			t.Errorf("wake-up rows %+v, done %v", left, f.done)
 		}
 	})
 }

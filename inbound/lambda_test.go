@@ -25,36 +25,6 @@ const (
 
 type lambda = kinesinv1.Lambda
 
-func TestCreateAndGetLambda(t *testing.T) {
-	run(t, func(f *fixture) {
-		want := &lambda{
-			Name: "report", Mode: "managed", Priorities: []string{"fast", "slow"}, Shards: 4, MaxAttempts: 3,
-			Timeout: 1_000_000, BackoffMin: 2_000_000, BackoffMax: 3_000_000, Retention: 60_000_000,
-		}
-		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
-		if err != nil || made.Duplicate {
-			t.Fatal(made, err)
-		}
-		again, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
-		if err != nil || !again.Duplicate {
-			t.Errorf("the same again: %v, %v", again, err)
-		}
-		got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "report"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := got.Lambda
-		if l.Mode != "managed" || len(l.Priorities) != 2 || l.Shards != 4 || l.MaxAttempts != 3 || l.Timeout != 1_000_000 || l.BackoffMin != 2_000_000 ||
-			l.BackoffMax != 3_000_000 || l.Retention != 60_000_000 || l.Created != int64(start) || l.Version != 1 || l.Deleting {
-			t.Errorf("%v", l)
-		}
-		all, err := f.ListLambdas(f.ctx, &kinesinv1.ListLambdasRequest{})
-		if err != nil || len(all.Lambdas) != 2 || all.Lambdas[0].Name != "mail" || all.Lambdas[1].Name != "report" {
-			t.Errorf("%v, %v", all, err)
-		}
-	})
-}
-
 func TestCreateLambdaRefusals(t *testing.T) {
 	run(t, func(f *fixture) {
 		for what, c := range map[string]struct {

@@ -106,18 +106,6 @@ func TestResultsThatAreNotKept(t *testing.T) {
 	}
 }
 
-func TestTheLargestResultIsKept(t *testing.T) {
-	k := summing(t, func(t *sdk.Task[[]int]) error { t.SetResult(make([]byte, task.ResultBytesMax)); return nil })
-	id, err := sum.Schedule(t.Context(), k.Client(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.Advance(time.Second)
-	if info := k.Task(id); info.State != sdk.StateSuccess || len(info.Result) != task.ResultBytesMax {
-		t.Errorf("%s, %d bytes", info.State, len(info.Result))
-	}
-}
-
 // An answer has room for some results; the client asks for the others.
 func TestManyResultsAreReadInParts(t *testing.T) {
 	const tasks = 100 // of 32 KiB each: more than 2 MiB

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +29,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -674,50 +672,5 @@ func TestPublicIDsKeepTheirSecret(t *testing.T) {
 	got, err := again.tasks().Get(t.Context(), &kinesinv1.GetRequest{Ids: []string{id}})
 	if err != nil || got.Results[0].Task.GetId() != id {
 		t.Errorf("after a restart: %v, %v", got, err)
-	}
-}
-
-// The embedded driver with the operations that only inbound uses.
-func TestListAndDropOnTheEmbeddedStore(t *testing.T) {
-	r := serve(t, Config{})
-	r.create("mail")
-	var want []string
-	for n := range 30 {
-		i := item("mail", time.Hour)
-		i.Priority = []string{"high", "normal", "low"}[n%3]
-		if n%4 == 0 {
-			i.Key = strings.Repeat("k", n+1)
-		}
-		want = append(want, r.schedule(i)...)
-	}
-	if _, err := r.tasks().Cancel(t.Context(), &kinesinv1.CancelRequest{Ids: want[:10]}); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	request := &kinesinv1.ListRequest{Lambda: "mail", Limit: 7}
-	for page := 0; page == 0 || len(request.Cursor) > 0; page++ {
-		response, err := r.tasks().List(t.Context(), request)
-		if err != nil || page > 50 {
-			t.Fatal(err, page)
-		}
-		for _, v := range response.Tasks {
-			got = append(got, v.Id)
-		}
-		request.Cursor = response.Next
-	}
-	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("%d listed, want %d", len(got), len(want))
-	}
-	status, answer := r.post("LambdaService/DeleteLambda", `{"name":"mail"}`)
-	if status != http.StatusBadRequest || !strings.Contains(fmt.Sprint(answer["message"]), "live tasks") {
-		t.Errorf("%d %v", status, answer)
-	}
-	status, answer = r.post("LambdaService/DeleteLambda", `{"name":"mail","drop_tasks":true}`)
-	if status != http.StatusOK || answer["dropped"] != 20. {
-		t.Errorf("%d %v", status, answer)
-	}
-	after, err := r.tasks().Get(t.Context(), &kinesinv1.GetRequest{Ids: want[10:11]})
-	if err != nil || after.Results[0].Task.GetState() != task.Dropped.String() {
-		t.Errorf("%v, %v", after, err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -258,53 +257,4 @@ func member(t *testing.T, group string, index uint32) task.ID {
 		t.Fatal(err)
 	}
 	return task.MemberID(id, index, 0)
-}
-
-// A member costs what a task with a key does: one write more than another task if it is far ahead, and none
-// if it is near. The group costs a few writes of control rows for all of its members.
-func TestWritesOfAGroup(t *testing.T) {
-	const members = 200
-	for _, c := range []struct {
-		name string
-		in   time.Duration
-		more int
-	}{{"near", 0, 0}, {"far ahead", time.Minute, 1}} {
-		t.Run(c.name, func(t *testing.T) {
-			inRig(t, drivers{}, 1, remote, func(r *rig) {
-				r.lambda(admin.Lambda{Name: "mail"})
-				r.lambda(admin.Lambda{Name: "report"})
-				var f follows
-				r.work(r.nodes[0], "mail", quick, sdk.Slots(members))
-				r.work(r.nodes[0], "report", f.handle)
-				time.Sleep(time.Minute)
-				all := items(members)
-				for i := range all {
-					all[i].In = c.in
-				}
-				writesOf := func(schedule func() error) counts {
-					r.Helper()
-					synctest.Wait()
-					r.tally.take()
-					if err := schedule(); err != nil {
-						r.Error(err)
-					}
-					time.Sleep(10 * time.Minute)
-					synctest.Wait()
-					return r.tally.take()
-				}
-				plain := writesOf(func() error { _, err := r.client.ScheduleMany(r.ctx, all); return err })
-				group := writesOf(func() error {
-					_, err := sdk.Group(all...).Then(sdk.Item{Lambda: "report"}).Schedule(r.ctx, r.client)
-					return err
-				})
-				if most := plain.tasks + members*c.more + 5; f.count() != 1 || group.tasks > most {
-					r.Errorf("%d writes of tasks, want at most %d; %d followed", group.tasks, most, f.count())
-				}
-				// two rows are put, one of them is changed thrice and moved
-				if most := plain.controls + 7 + 2; group.controls > most {
-					r.Errorf("%d writes of control rows, want at most %d", group.controls, most)
-				}
-			})
-		})
-	}
 }

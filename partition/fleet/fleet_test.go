@@ -134,18 +134,6 @@ func three(t *testing.T) (w *world, a, b, c *process) {
 	return w, a, b, c
 }
 
-func TestMembersComeTogether(t *testing.T) {
-	w := newWorld(t)
-	a := w.join("a", 0)
-	w.want(a, "a")
-	b := w.join("b", 0)
-	w.want(b, "a", "b") // who comes knows the others at once
-	w.until(RenewEvery, "a", "b")
-	w.pass(time.Minute)
-	w.want(a, "a", "b")
-	w.want(b, "a", "b")
-}
-
 func TestALeaverIsGoneAtTheNextLook(t *testing.T) {
 	w, _, b, _ := three(t)
 	b.stopped = true
@@ -306,31 +294,6 @@ func partitions(n int) (all []task.Partition) {
 		all = append(all, task.Partition{Lambda: uint32(i + 1)})
 	}
 	return all
-}
-
-func TestPartitionsAreSharedOutAndTakenOver(t *testing.T) {
-	w, a, b, c := three(t)
-	all := partitions(60)
-	owners := map[task.Partition]string{}
-	for _, p := range []*process{a, b, c} {
-		owned := partitiontest.Owned(p, all)
-		if len(owned) == 0 || len(owned) > partition.LoadMax(3, 60) {
-			t.Errorf("%s owns %d of 60", p.Self(), len(owned))
-		}
-		for _, one := range owned {
-			owners[one] += p.Self()
-		}
-	}
-	for _, one := range all {
-		if len(owners[one]) != 1 {
-			t.Errorf("%v has owners %q", one, owners[one])
-		}
-	}
-	c.stopped = true
-	w.until(8*time.Second, "a", "b")
-	if n := len(partitiontest.Owned(a, all)) + len(partitiontest.Owned(b, all)); n != 60 {
-		t.Errorf("two own %d of 60", n)
-	}
 }
 
 // losing is a store that loses the answers to writes, or the writes.

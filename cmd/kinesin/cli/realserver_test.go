@@ -40,6 +40,8 @@ func TestCommandsOnARealServer(t *testing.T) {
 		{"schedule mail --in 1h --payload-file " + file, "", 0, "k1"},
 		{"get $ --payload", "", 0, "\nfrom a file\n"},
 		{"schedule mail --payload-file /no/such/file", "", 1, "read the payload: open /no/such/file"},
+		{"schedule mail --in 1h --key k", "", 0, "k3"},
+		{"schedule mail --in 2h --key k --on-conflict reject", "", 1, "is held by a task"},
 		{"wait k1", "", 1, "k1: task not found"},
 		{"cron create nightly --lambda mail --schedule @daily", "", 0, "nightly"},
 		{"cron set nightly --catch-up last --failures-max 3 --priority high --collection c --payload x", "", 0, "high"},
