@@ -195,7 +195,7 @@ var table = []row{
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},
 	{name: "cmd/kinesin-bench", may: slices.Concat(wire, []string{"sdk", "sdk/admin", "cmd/kinesin-bench/load", "cmd/kinesin/executor", "cmd/settings"}, tools), never: append(slices.Clip(testOnly), noServer...)},
 	{name: "cmd/kinesin-bench/load", may: slices.Concat(wire, []string{"task", "sdk", "sdk/admin"}, tools), never: serverSide},
-	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
+	{name: "cmd/kinesin/executor", may: []string{"sdk", "internal/backoff", "internal/clock"}, never: serverSide},
 	{name: "internal/cost"},
 	{name: "examples/*", may: []string{"sdk", "sdk/admin", "sdk/sdktest", "examples/*"}},
 

@@ -275,19 +275,7 @@ func drainOnSignal(ctx context.Context, kill func()) (context.Context, func()) {
 
 // handle runs the command for one attempt.
 func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
-	facts := &executor.Task{
-		ID: string(t.ID), Lambda: t.Lambda, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
-		Attempt: t.Attempt, Failures: t.Failures, Due: t.Due, Payload: t.Payload,
-		Traceparent: t.Traceparent, Tags: t.Tags,
-	}
-	if o := t.Occurrence; o != nil {
-		facts.Cron, facts.Nominal, facts.PreviousSuccess = o.Cron, o.Nominal, o.PreviousSuccess
-	}
-	facts.Chain = string(t.Chain)
-	if p := t.Parent; p != nil {
-		facts.Parent = executor.Parent{ID: string(p.ID), Lambda: p.Lambda, State: string(p.State), Edge: p.Edge, Error: p.Error, Result: p.Result}
-	}
-	facts.Group = groupText(t.Group)
+	facts := &executor.Task{Task: *t, AfterGroup: groupText(t.Group)}
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {
 		facts.Worker = *worker

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/sdk"
 )
 
 const (
@@ -26,19 +28,12 @@ const (
 
 // Task describes a task to its command.
 type Task struct {
-	ID, Lambda, Priority, Collection, Key, Worker string
-	Attempt, Failures                             int
-	Due                                           time.Time
-	Deadline                                      time.Time // zero: none
-	Payload                                       []byte
-	Traceparent                                   string // empty: none
-	Tags                                          map[string]string
-	Cron                                          string // empty: no cron has scheduled it
-	Nominal, PreviousSuccess                      time.Time
-	Chain                                         string // its id; empty: the task is in none
-	Parent                                        Parent // an empty ID: it follows no other task
-	Group                                         string // how the group ended after which it follows, in JSON; empty: none
-	OutcomeFile                                   string // into which the command may write; empty: none
+	sdk.Task[[]byte]
+
+	Worker      string
+	Deadline    time.Time // zero: none
+	AfterGroup  string    // how the group ended after which it follows, in JSON; empty: none
+	OutcomeFile string    // into which the command may write; empty: none
 }
 
 // ExitError says how a command failed.
@@ -79,20 +74,11 @@ type Config struct {
 // ErrGuard says that the guard is gone, so that commands would not die with this process.
 var ErrGuard = errors.New("the guard process of the worker is gone")
 
-// Parent is the task that another one follows.
-type Parent struct {
-	ID, Lambda, State, Edge, Error string
-	Result                         []byte
-}
-
-// env returns the variables that describe a parent.
-func (p *Parent) env(add func(name, value string)) {
-	if p.ID == "" {
-		return
-	}
-	add("PARENT", p.ID)
+// parentEnv adds the variables that describe a parent.
+func parentEnv(p *sdk.Parent, add func(name, value string)) {
+	add("PARENT", string(p.ID))
 	add("PARENT_LAMBDA", p.Lambda)
-	add("PARENT_STATE", p.State)
+	add("PARENT_STATE", string(p.State))
 	add("EDGE", p.Edge)
 	if p.Error != "" {
 		add("PARENT_ERROR", strings.ReplaceAll(p.Error, "\x00", ""))
@@ -110,7 +96,7 @@ func (p *Parent) env(add func(name, value string)) {
 func (t *Task) env() []string {
 	env := make([]string, 0, 15)
 	add := func(name, value string) { env = append(env, envPrefix+name+"="+value) }
-	add("TASK_ID", t.ID)
+	add("TASK_ID", string(t.ID))
 	add("LAMBDA", t.Lambda)
 	add("PRIORITY", t.Priority)
 	add("COLLECTION", t.Collection)
@@ -122,15 +108,15 @@ func (t *Task) env() []string {
 	if !t.Deadline.IsZero() {
 		add("DEADLINE", t.Deadline.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	}
-	if t.Cron != "" {
-		add("CRON", t.Cron)
-		add("NOMINAL", t.Nominal.UTC().Format(time.RFC3339))
-		if !t.PreviousSuccess.IsZero() {
-			add("PREVIOUS_SUCCESS", t.PreviousSuccess.UTC().Format(time.RFC3339))
+	if o := t.Occurrence; o != nil {
+		add("CRON", o.Cron)
+		add("NOMINAL", o.Nominal.UTC().Format(time.RFC3339))
+		if !o.PreviousSuccess.IsZero() {
+			add("PREVIOUS_SUCCESS", o.PreviousSuccess.UTC().Format(time.RFC3339))
 		}
 	}
-	if t.Group != "" {
-		add("GROUP", t.Group)
+	if t.AfterGroup != "" {
+		add("GROUP", t.AfterGroup)
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
@@ -141,9 +127,11 @@ func (t *Task) env() []string {
 		add("TAGS", string(tags))
 	}
 	if t.Chain != "" {
-		add("CHAIN", t.Chain)
+		add("CHAIN", string(t.Chain))
 	}
-	t.Parent.env(add)
+	if t.Parent != nil {
+		parentEnv(t.Parent, add)
+	}
 	if t.OutcomeFile != "" {
 		add("OUTCOME_FILE", t.OutcomeFile)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/internal/runtest"
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -89,9 +90,12 @@ func TestCommandSeesItsTask(t *testing.T) {
 	t.Parallel()
 	h := sh(t, `cat; echo; env | grep -E '^(KINESIN|OTHER)' | sort`)
 	err := h.Run(t.Context(), &executor.Task{
-		ID: "k1abc", Lambda: "greet", Priority: "high", Collection: "c", Key: "k", Worker: "w",
-		Attempt: 3, Failures: 2, Due: time.UnixMilli(1234), Deadline: time.UnixMilli(5678), Payload: []byte("Ada"),
-		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tags: map[string]string{"tenant": "acme", "a.b": ""},
+		Task: sdk.Task[[]byte]{
+			ID: "k1abc", Lambda: "greet", Priority: "high", Collection: "c", Key: "k",
+			Attempt: 3, Failures: 2, Due: time.UnixMilli(1234), Payload: []byte("Ada"),
+			Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tags: map[string]string{"tenant": "acme", "a.b": ""},
+		},
+		Worker: "w", Deadline: time.UnixMilli(5678),
 	})
 	want := `Ada
 KINESIN_ATTEMPT=3
@@ -135,7 +139,7 @@ func TestWhatACommandInherits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Run(t.Context(), &executor.Task{Key: "k"}); err != nil {
+		if err := e.Run(t.Context(), &executor.Task{Task: sdk.Task[[]byte]{Key: "k"}}); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -154,7 +158,7 @@ func TestWhatACommandInherits(t *testing.T) {
 
 func TestCommandMayIgnoreItsPayload(t *testing.T) {
 	t.Parallel()
-	if err := sh(t, "exit 0").Run(t.Context(), &executor.Task{Payload: make([]byte, 1<<20)}); err != nil {
+	if err := sh(t, "exit 0").Run(t.Context(), &executor.Task{Task: sdk.Task[[]byte]{Payload: make([]byte, 1<<20)}}); err != nil {
 		t.Error(err)
 	}
 }
