@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -34,20 +33,16 @@ const (
 )
 
 // scheduleBatch reads, schedules and prints concurrently, and prints in order.
-func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, s *scheduleFlags, args []string) error {
-	for _, name := range []string{
-		"in", "at", "start-before", "priority", "collection", "key", "limit-key", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then",
-	} {
-		if f.Changed(name) {
-			return usagef("--%s does not go with --batch: set it in the lines", name)
-		}
+func (a *app) scheduleBatch(ctx context.Context, s *scheduleFlags, args []string) error {
+	if err := s.refuseBeside(); err != nil {
+		return err
 	}
 	r, err := a.open(s.batch)
 	if err != nil {
 		return fmt.Errorf("read the batch: %w", err)
 	}
 	defer r.Close()
-	b := &batch{json: a.json(), lambda: strings.Join(args, ""), onConflict: sdk.Conflict(s.onConflict), line: a.line}
+	b := &batch{json: a.json(), lambda: strings.Join(args, ""), onConflict: s.item.OnConflict, line: a.line}
 	return a.withClient(func(k *sdk.Client) error {
 		b.sayHowFar()
 		if err := b.run(ctx, k, r, a.Stdout); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,16 +29,18 @@ const (
 
 // cronFlags are the settings of a cron. A flag that is not given stays out of an update.
 type cronFlags struct {
-	cron    admin.Cron
-	payload newPayloadFlags
+	cron     admin.Cron
+	payload  newPayloadFlags
+	settings *pflag.FlagSet
 }
 
 func (s *cronFlags) add(f *pflag.FlagSet) {
-	c := &s.cron
-	addCronFlags(f, c)
-	managedByFlag(f, &c.ManagedBy)
-	f.Var(payloadText{&s.payload.text}, "payload", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
-	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	s.settings = pflag.NewFlagSet("", pflag.ContinueOnError)
+	addCronFlags(s.settings, &s.cron)
+	managedByFlag(s.settings, &s.cron.ManagedBy)
+	s.settings.Var(payloadText{&s.payload.text}, "payload", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
+	s.settings.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	f.AddFlagSet(s.settings)
 }
 
 // addCronFlags adds flags over the settings of a cron, but for its lambda and payload.
@@ -152,8 +155,8 @@ all tags. Settings of --reset get their defaults again. The lambda is fixed at c
 			if changed, err = admin.New(k).Crons.Get(ctx, args[0]); err != nil {
 				return err
 			}
-			(&cronFlags{}).apply(func(flag string) bool { return slices.Contains(reset, cronField(flag)) }, &changed)
-			s.apply(f.Changed, &changed)
+			s.apply(func(flag string) bool { return slices.Contains(reset, cronField(flag)) }, &admin.Cron{}, &changed)
+			s.apply(f.Changed, &s.cron, &changed)
 			if changed, err = admin.New(k).Crons.Update(ctx, changed); !errors.Is(err, sdk.ErrStaleSeq) {
 				break
 			}
@@ -178,30 +181,24 @@ func cronField(flag string) string {
 	return strings.ReplaceAll(flag, "-", "_")
 }
 
-// apply changes the settings of a cron whose flags are given.
-func (s *cronFlags) apply(isGiven func(flag string) bool, c *admin.Cron) {
-	given := &s.cron
-	for flag, set := range map[string]func(){
-		"schedule": func() { c.Schedule = given.Schedule }, "zone": func() { c.Zone = given.Zone },
-		"start": func() { c.Start = given.Start }, "end": func() { c.End = given.End }, "jitter": func() { c.Jitter = given.Jitter },
-		"gap": func() { c.Gap = given.Gap }, "fold": func() { c.Fold = given.Fold }, "overlap": func() { c.Overlap = given.Overlap },
-		"catch-up": func() { c.CatchUp = given.CatchUp }, "failures-max": func() { c.FailuresMax = given.FailuresMax },
-		"priority": func() { c.Priority = given.Priority }, "collection": func() { c.Collection = given.Collection },
-		"tag": func() { c.Tags = given.Tags }, "managed-by": func() { c.ManagedBy = given.ManagedBy },
-		"payload": func() { c.Payload = given.Payload }, "payload-file": func() { c.Payload = given.Payload },
-	} {
-		if isGiven(flag) {
-			set()
+// apply copies the settings of whose flags are given to a cron.
+func (s *cronFlags) apply(isGiven func(flag string) bool, from, to *admin.Cron) {
+	s.settings.VisitAll(func(flag *pflag.Flag) {
+		if isGiven(flag.Name) {
+			name := strings.ReplaceAll(cronField(flag.Name), "_", "")
+			field := func(c *admin.Cron) reflect.Value {
+				return reflect.ValueOf(c).Elem().FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, name) })
+			}
+			field(to).Set(field(from))
 		}
-	}
-	if c.CatchUp != catchUpAll { // then they mean nothing, and the server refuses them if they are given
-		c.CatchUpMax, c.CatchUpWithin = 0, 0
-	}
-	if isGiven("catch-up-max") {
-		c.CatchUpMax = given.CatchUpMax
-	}
-	if isGiven("catch-up-within") {
-		c.CatchUpWithin = given.CatchUpWithin
+	})
+	if to.CatchUp != catchUpAll { // then its bounds mean nothing, and the server refuses them if they are given
+		if !isGiven("catch-up-max") {
+			to.CatchUpMax = 0
+		}
+		if !isGiven("catch-up-within") {
+			to.CatchUpWithin = 0
+		}
 	}
 }
 

@@ -106,17 +106,15 @@ first time: members that are there are not added again. Without it they are adde
 			at = g.Members
 		}
 		if s.batch != "" {
-			for _, name := range []string{"in", "at", "start-before", "limit-key", "priority", "collection", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then"} {
-				if f.Changed(name) {
-					return usagef("--%s does not go with --batch: set it in the lines", name)
-				}
+			if err := s.refuseBeside(); err != nil {
+				return err
 			}
 			return a.addBatch(ctx, k, args[0], lambda, s.batch, at)
 		}
 		if lambda == "" {
 			return usagef("--lambda is missing: want the lambda of the member, or --batch")
 		}
-		item, err := s.item(f, lambda)
+		item, err := s.task(f, lambda)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,21 +20,11 @@ const payloadFileBytesMax = 15 << 20
 
 // scheduleFlags are the flags of schedule.
 type scheduleFlags struct {
-	in                        time.Duration
-	at                        string
-	priority, collection, key string
-	payload, payloadFile      string
-	traceparent               string
-	batch                     string
-	onConflict, limitKey      string
-	then                      string
-
-	startBefore string
-	maxAttempts int
-	timeout     time.Duration
-	backoffMin  time.Duration
-	backoffMax  time.Duration
-	tags        map[string]string
+	item                 sdk.Item       // what flags say as they are
+	ofTask               *pflag.FlagSet // the flags of a task, which a line of a batch has itself
+	at, startBefore      string
+	payload, payloadFile string
+	then, batch          string
 }
 
 func (a *app) scheduleCommand() *cobra.Command {
@@ -68,7 +57,7 @@ A payload is any JSON, or in "payload_text" a text, or in "payload_base64" other
 	s.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		if c.Flags().Changed("batch") {
-			return a.scheduleBatch(ctx, c.Flags(), &s, args)
+			return a.scheduleBatch(ctx, &s, args)
 		}
 		return a.scheduleOne(ctx, c.Flags(), &s, args)
 	})
@@ -79,34 +68,48 @@ A payload is any JSON, or in "payload_text" a text, or in "payload_base64" other
 
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	s.addTask(f)
-	f.StringVar(&s.key, "key", "", helpOf("ScheduleItem.key"))
-	f.Var(choiceValue{&s.onConflict, wordsOf("ScheduleItem.on_conflict")}, "on-conflict", helpOf("ScheduleItem.on_conflict"))
+	s.ofTask.StringVar(&s.item.Key, "key", "", helpOf("ScheduleItem.key"))
+	f.AddFlagSet(s.ofTask)
+	f.Var(choiceValue{(*string)(&s.item.OnConflict), wordsOf("ScheduleItem.on_conflict")}, "on-conflict", helpOf("ScheduleItem.on_conflict"))
 }
 
 // addTask adds the flags that a member of a group has, too.
 func (s *scheduleFlags) addTask(f *pflag.FlagSet) {
-	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
-	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
-	f.StringVar(&s.priority, "priority", "", helpOf("ScheduleItem.priority"))
-	f.StringVar(&s.collection, "collection", "", helpOf("ScheduleItem.collection"))
-	f.StringVar(&s.limitKey, "limit-key", "", helpOf("ScheduleItem.limit_key"))
-	f.Var(payloadText{&s.payload}, "payload", "payload `TEXT`")
-	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
-	f.StringVar(&s.startBefore, "start-before", "", "`TIME` by RFC 3339: "+helpOf("ScheduleItem.start_before"))
-	f.Var(intValue{&s.maxAttempts, 1, task.AttemptsMax}, "max-attempts", helpOf("ScheduleItem.max_attempts"))
-	f.Var(durationValue{&s.timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", helpOf("ScheduleItem.timeout"))
-	f.Var(rangeValue{&s.backoffMin, &s.backoffMax}, "backoff", "shortest and longest pause before a retry; that of the lambda when not set")
-	f.Var(tagsValue{&s.tags}, "tag", fmt.Sprintf("a tag of the task, `NAME=VALUE`; may be repeated, at most %d", task.TagsMax))
-	f.StringVar(&s.traceparent, "traceparent", "", helpOf("ScheduleItem.traceparent"))
-	f.StringVar(&s.then, "then", "", "read what follows the task from a `FILE` of JSON, - for stdin")
+	s.ofTask = pflag.NewFlagSet("", pflag.ContinueOnError)
+	t, item := s.ofTask, &s.item
+	t.Var(durationValue{d: &item.In, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
+	t.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
+	t.StringVar(&item.Priority, "priority", "", helpOf("ScheduleItem.priority"))
+	t.StringVar(&item.Collection, "collection", "", helpOf("ScheduleItem.collection"))
+	t.StringVar(&item.LimitKey, "limit-key", "", helpOf("ScheduleItem.limit_key"))
+	t.Var(payloadText{&s.payload}, "payload", "payload `TEXT`")
+	t.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	t.StringVar(&s.startBefore, "start-before", "", "`TIME` by RFC 3339: "+helpOf("ScheduleItem.start_before"))
+	t.Var(intValue{&item.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", helpOf("ScheduleItem.max_attempts"))
+	t.Var(durationValue{&item.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", helpOf("ScheduleItem.timeout"))
+	t.Var(rangeValue{&item.BackoffMin, &item.BackoffMax}, "backoff", "shortest and longest pause before a retry; that of the lambda when not set")
+	t.Var(tagsValue{&item.Tags}, "tag", fmt.Sprintf("a tag of the task, `NAME=VALUE`; may be repeated, at most %d", task.TagsMax))
+	t.StringVar(&item.Traceparent, "traceparent", "", helpOf("ScheduleItem.traceparent"))
+	t.StringVar(&s.then, "then", "", "read what follows the task from a `FILE` of JSON, - for stdin")
+	f.AddFlagSet(t)
 	f.StringVar(&s.batch, "batch", "", "schedule the tasks in a `FILE` of JSON lines, - for stdin")
+}
+
+// refuseBeside refuses the flags of a task beside --batch.
+func (s *scheduleFlags) refuseBeside() (err error) {
+	s.ofTask.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed {
+			err = usagef("--%s does not go with --batch: set it in the lines", flag.Name)
+		}
+	})
+	return err
 }
 
 func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlags, args []string) error {
 	if len(args) == 0 {
 		return usagef("the name of a lambda is missing: want LAMBDA or --batch")
 	}
-	item, err := s.item(f, args[0])
+	item, err := s.task(f, args[0])
 	if err != nil {
 		return err
 	}
@@ -137,13 +140,10 @@ func (a *app) readFiles(f *pflag.FlagSet, s *scheduleFlags, item *sdk.Item) (err
 	return err
 }
 
-func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
-	item := sdk.Item{
-		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload), Traceparent: s.traceparent,
-		OnConflict: sdk.Conflict(s.onConflict), LimitKey: s.limitKey,
-		MaxAttempts: s.maxAttempts, Timeout: s.timeout, BackoffMin: s.backoffMin, BackoffMax: s.backoffMax, Tags: s.tags,
-	}
-	if f.Changed("on-conflict") && s.key == "" {
+func (s *scheduleFlags) task(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
+	item := s.item
+	item.Lambda, item.Payload = lambda, []byte(s.payload)
+	if f.Changed("on-conflict") && item.Key == "" {
 		return item, usagef("--on-conflict is for a task with --key")
 	}
 	if f.Changed("in") && f.Changed("at") {
@@ -152,16 +152,15 @@ func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 	if f.Changed("payload") && f.Changed("payload-file") {
 		return item, usagef("--payload and --payload-file exclude each other: a task has one payload")
 	}
-	if f.Changed("key") && s.key == "" {
+	if f.Changed("key") && item.Key == "" {
 		return item, usagef("--key is empty: leave it out for a task without a key")
 	}
-	if err := task.CheckTraceparent(s.traceparent); err != nil {
+	if err := task.CheckTraceparent(item.Traceparent); err != nil {
 		return item, usagef("--traceparent: %v", err)
 	}
-	if f.Changed("limit-key") && s.limitKey == "" {
+	if f.Changed("limit-key") && item.LimitKey == "" {
 		return item, usagef("--limit-key is empty: leave it out for a task that no limit by key applies to")
 	}
-	item.In = s.in
 	if f.Changed("at") {
 		at, err := parseTime(s.at)
 		if err != nil {
