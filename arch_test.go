@@ -165,7 +165,7 @@ var table = []row{
 	{name: "internal/blobplace", may: []string{"sdk/blobs", "sdk/blobs/s3blobs"}, never: noServer},
 	{name: "internal/feature/blob", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
-		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
+		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sdkconfig", "internal/sqsclient"}),
 		tests: []string{"sdk/admin", "sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
 	},
 	{

@@ -117,6 +117,10 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 
 func init() { //nolint:gochecknoinits // package sdk/admin makes its calls as a Client does, without a method that users see
 	sdkconfig.ItemOf = func(w *kinesinv1.ScheduleItem) (any, error) { return itemOf(w) }
+	sdkconfig.WireOf = func(item any) *kinesinv1.ScheduleItem {
+		i, _ := item.(*Item)
+		return i.wire(nil)
+	}
 	sdkconfig.CallsOf = func(client any) sdkconfig.Calls {
 		c, _ := client.(*Client)
 		return sdkconfig.Calls{

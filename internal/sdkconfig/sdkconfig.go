@@ -136,6 +136,9 @@ var CallsOf func(client any) Calls //nolint:gochecknoglobals // set once
 // ItemOf returns a task of the wire as an sdk.Item. Package sdk sets it.
 var ItemOf func(*kinesinv1.ScheduleItem) (any, error) //nolint:gochecknoglobals // set once
 
+// WireOf returns an *sdk.Item as it is on the wire, without a request id. Package sdk sets it.
+var WireOf func(item any) *kinesinv1.ScheduleItem //nolint:gochecknoglobals // set once
+
 // OutcomeError is an error by which a handler says exactly how its attempt ended, a snooze with a text of
 // its own. It is for the packages of this module: users have nil, sdk.Fatal, sdk.Snooze and other errors.
 type OutcomeError struct{ Outcome controller.Outcome }

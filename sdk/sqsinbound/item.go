@@ -1,26 +1,22 @@
 package sqsinbound
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	collectionBytesMax = 128                        // the server's bound
-	horizonMax         = 100 * 365 * 24 * time.Hour // far beyond any server's bound, and within that of an id
-)
+const horizonMax = 100 * 365 * 24 * time.Hour // far beyond any server's bound, and within that of an id
 
 // accept checks an item as far as a client can, and issues its id.
 func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
@@ -41,7 +37,8 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := check(item, due); err != nil {
+	wire := sdkconfig.WireOf(item)
+	if err := check(item, wire, due); err != nil {
 		return nil, 0, err
 	}
 	made := task.NewID(now, c.clock.Uint64(), c.clock.Uint64())
@@ -50,27 +47,21 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	if err != nil {
 		return nil, 0, invalid("%v", err)
 	}
-	traceparent := item.Traceparent
-	if from := trace.SpanContextFromContext(ctx); traceparent == "" && from.IsValid() {
-		traceparent = fmt.Sprintf("00-%s-%s-%s", from.TraceID(), from.SpanID(), from.TraceFlags())
+	if from := trace.SpanContextFromContext(ctx); wire.Traceparent == "" && from.IsValid() {
+		wire.Traceparent = fmt.Sprintf("00-%s-%s-%s", from.TraceID(), from.SpanID(), from.TraceFlags())
 	}
-	payload := item.Payload
 	if c.codec != nil {
-		payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: token.TaskID()}, payload)
+		wire.Payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: token.TaskID()}, item.Payload)
 		if err != nil {
 			return nil, 0, fmt.Errorf("encode the payload of a %s task: %w", item.Lambda, err)
 		}
 	}
-	t := &kinesinv1.BufferedTask{Id: id, Accepted: int64(now), Item: &kinesinv1.ScheduleItem{
-		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: payload,
-		MaxAttempts: uint32(item.MaxAttempts), Timeout: item.Timeout.Microseconds(),
-		BackoffMin: item.BackoffMin.Microseconds(), BackoffMax: item.BackoffMax.Microseconds(),
-		Traceparent: traceparent, Tags: item.Tags, StartBefore: startBefore(item),
-	}}
+	wire.Due, wire.Delay, wire.OnConflict = 0, 0, "" // its id has the time
+	t := &kinesinv1.BufferedTask{Id: id, Accepted: int64(now), Item: wire}
 	if !envelope.Fits(c.sealer, t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
 			"payload of %d bytes: a message of %d bytes has room for about three quarters of that; schedule it through an sdk.Client, or see WithMessageBytesMax",
-			len(payload), c.messageBytesMax)
+			len(wire.Payload), c.messageBytesMax)
 	}
 	return t, due, nil
 }
@@ -90,36 +81,20 @@ func dueOf(item *sdk.Item, now task.Instant) (task.Instant, error) {
 	return due.CeilMillis(), nil
 }
 
-// startBefore returns when an item expires, in microseconds; 0: as its lambda says.
-func startBefore(item *sdk.Item) int64 {
-	if item.StartBefore.IsZero() {
-		return 0
-	}
-	return max(item.StartBefore.UnixMicro(), 1)
-}
-
 // check refuses items that every server would refuse. The sealer checks the names.
-func check(item *sdk.Item, due task.Instant) error {
-	if n := len(item.Collection); n > collectionBytesMax || !utf8.ValidString(item.Collection) || strings.ContainsFunc(item.Collection, unicode.IsControl) {
-		return invalid("collection of %d bytes: want at most %d bytes of UTF-8 text without control characters", n, collectionBytesMax)
-	}
+func check(item *sdk.Item, wire *kinesinv1.ScheduleItem, due task.Instant) error {
 	if item.MaxAttempts < 0 || item.MaxAttempts > task.AttemptsMax {
 		return invalid("max attempts %d: want 1 to %d", item.MaxAttempts, task.AttemptsMax)
 	}
-	if before := startBefore(item); before != 0 && before <= int64(due) {
+	if before := wire.StartBefore; before != 0 && before <= int64(due) {
 		return invalid("start before %s is not after the due time %s: the task could never start",
 			item.StartBefore.UTC().Format(time.RFC3339Nano), due.Time().UTC().Format(time.RFC3339Nano))
 	}
-	if _, err := task.TagsOf(item.Tags); err != nil {
-		return invalid("%v", err)
-	}
-	if err := task.CheckTraceparent(item.Traceparent); err != nil {
-		return invalid("%v", err)
-	}
-	o := task.Overrides{
+	o := task.Overrides{ // here, since the wire has no nanoseconds
 		MaxAttempts: uint32(item.MaxAttempts), Timeout: item.Timeout, BackoffMin: item.BackoffMin, BackoffMax: item.BackoffMax,
 	}
-	if err := o.Validate(); err != nil {
+	_, err := task.TagsOf(item.Tags)
+	if err = cmp.Or(err, o.Validate(), api.CheckItem(wire)); err != nil {
 		return invalid("%v", err)
 	}
 	return nil
