@@ -22,7 +22,8 @@ type row struct {
 }
 
 // The direction: cmd → server → roles → seams → task. Drivers hang off seams, nothing
-// points up, and roles meet only in internal/node.
+// points up, and roles meet only in internal/node, but for dispatcher, whose Starter decides for all who start
+// tasks.
 var (
 	seams   = []string{"task", "partition", "store", "queue", "internal/catalog", "internal/lease", "internal/backoff", "internal/clock"}
 	drivers = []string{"store/pebble", "store/mem", "queue/mem"}
@@ -91,7 +92,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/control", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/control"}},
-	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
+	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"internal/catalog", "store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/gates"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/clock", "internal/backoff", "internal/control", "internal/limit"}, tests: []string{"store/mem"}},
@@ -133,12 +134,12 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/chains", "internal/refusal"})},
+	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains", "internal/refusal"})},
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
 	{name: "internal/where", may: []string{"task", "api"}},
 	{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/minheap", "internal/overview", "internal/refusal", "internal/room", "internal/where"}),
-		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "internal/control", "inbound/buffer/mem", "inbound/buffer/buffertest"},
+		tests: []string{"dispatcher", "inbound/ingest", "internal/catalog/lambdas", "internal/control", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/control", "internal/feature/cron", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
@@ -146,14 +147,14 @@ var table = []row{
 	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
-	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
+	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "dispatcher", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/limit", "internal/minheap"}), tests: []string{"internal/control", "internal/quota", "store/dynamo"}},
 	{name: "dispatcher", may: seams},
-	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
+	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},

@@ -21,7 +21,7 @@
 //	internal/chains     stands before the store, and creates what follows a task with its end
 //	internal/lease      the worker leases that a process knows
 //
-// The roles, which never import each other:
+// The roles, which never import each other, but for the start of tasks in dispatcher:
 //
 //	inbound             schedules tasks, answers what became of them, lists and cancels them
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
@@ -32,7 +32,7 @@
 //	internal/feature/cron    sets, pauses, runs and shows the crons of internal/feature/cron, and tells what became
 //	                    of their nominal times
 //	scheduler           looks ahead in the partitions it owns and fires what is due
-//	dispatcher          puts due tasks on their lambda's queue
+//	dispatcher          decides how a task starts, and puts due tasks on their lambda's queue
 //	hsc                 heartbeat and status controller: claims, leases, outcomes
 //	internal/controller the worker's side of the hsc
 //

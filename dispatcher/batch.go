@@ -15,28 +15,24 @@ type batch struct {
 	ops      []store.Op
 	writes   []write
 	messages []queue.Message
-	asked    bool // whether messages wait in the queue, which all orders of a batch share
-	queued   bool // they do, so that all orders go through the queue
+	round    Round
 }
 
 // write is the change of one order's task row.
 type write struct {
 	order, op int // indexes in the call's orders and in ops
-	effect    task.Effect
-	slot      Slot // of a direct hand-off; else nil
+	start     Start
 }
 
 // settle turns the outcome of a write into a result, and a message if the write enqueued the task.
 func (b *batch) settle(w *write, outcome error) {
 	r, next := &b.results[w.order], &b.ops[w.op].Task
-	if w.slot != nil {
-		w.slot.Settle(next, outcome)
-	}
+	b.round.Settle(&w.start, next, outcome)
 	var conflict *store.ConflictError
 	switch {
 	case outcome == nil:
 		r.Task, r.Done = *next, true
-		if w.effect == task.Send {
+		if w.start.Effect == task.Send {
 			b.messages = append(b.messages, queue.Message{Task: *next})
 		}
 	case errors.As(outcome, &conflict):

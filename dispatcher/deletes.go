@@ -102,10 +102,10 @@ func (d *Deliverer) deletesOf(o *task.Order) ([]store.Op, error) {
 	if o.First {
 		return []store.Op{store.RemoveDelivered(&o.Task)}, nil
 	}
-	policy, known := d.Policies.PolicyOf(&o.Task)
-	if !known {
+	l := d.Lambdas.ByRef(o.Task.Partition.Lambda)
+	if l == nil {
 		return nil, unknownLambda(&o.Task)
 	}
-	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, d.Clock.Now(), policy)
+	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, d.Clock.Now(), l.PolicyFor(&o.Task))
 	return store.Change(next, false, true), err
 }

@@ -138,12 +138,12 @@ func (c *deliverCall) readPayloads(ctx context.Context, deliveries []*delivery) 
 // drop ends an acquired task that no try could ever send. An error leaves its order, to be tried again.
 func (c *deliverCall) drop(ctx context.Context, d *delivery, why string) {
 	t := &d.order.Task
-	policy, known := c.Policies.PolicyOf(t)
-	if !known {
+	l := c.Lambdas.ByRef(t.Partition.Lambda)
+	if l == nil {
 		d.close(unknownLambda(t))
 		return
 	}
-	next, _, err := t.Apply(task.Event{Kind: task.Drop, Error: why}, c.Clock.Now(), policy)
+	next, _, err := t.Apply(task.Event{Kind: task.Drop, Error: why}, c.Clock.Now(), l.PolicyFor(t))
 	if err != nil {
 		d.close(err)
 		return

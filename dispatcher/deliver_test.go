@@ -116,7 +116,7 @@ func inPost(t *testing.T, test func(p *post)) {
 		p.queue = queue.New(p.out)
 		p.Deliverer = dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: steppedStore{p.store, p.steps}, Queue: steppedQueue{p.queue, p.steps}, Sealer: p.seal,
-			Policies: policies{7: {Retention: time.Hour}}, Clock: c, Log: slog.New(slog.DiscardHandler),
+			Lambdas: lambdas{}, Clock: c, Log: slog.New(slog.DiscardHandler),
 			Hooks: dispatcher.DelivererHooks{
 				Delivered:   func(_ *task.Task, late time.Duration) { p.note(func() { p.late = append(p.late, late) }) },
 				Undelivered: func(*task.Task, error) { p.note(func() { p.failed++ }) },

@@ -29,14 +29,14 @@ type Sealer interface{ SealTask(t *task.Task) string }
 
 // DelivererConfig is what a Deliverer is made of. Everything but Hooks, Ended and Together is required.
 type DelivererConfig struct {
-	Store    DelivererStore
-	Queue    DelivererQueue
-	Policies Policies
-	Sealer   Sealer
-	Clock    clock.Clock
-	Log      *slog.Logger
-	Hooks    DelivererHooks
-	Ended    func(ids []task.ID) // called with tasks that are on their lambda's queue; may be nil
+	Store   DelivererStore
+	Queue   DelivererQueue
+	Lambdas Lambdas
+	Sealer  Sealer
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Hooks   DelivererHooks
+	Ended   func(ids []task.ID) // called with tasks that are on their lambda's queue; may be nil
 	// Together is the most that a task is sent late so that it shares a request with others: most of what a
 	// delivery costs is its requests. 0: each task is sent when it is due.
 	Together time.Duration

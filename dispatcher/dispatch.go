@@ -18,10 +18,10 @@ const patientBefore = 6 * store.PatientMax
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	b := batch{results: make([]task.Dispatched, len(orders))}
 	orders = d.decideOccurrences(ctx, orders, b.results)
-	now := d.Clock.Now()
+	b.round = d.Begin(d.Clock.Now())
 	for i := range orders {
 		if b.results[i].Again.IsZero() && b.results[i].Err == nil {
-			d.plan(ctx, &b, i, &orders[i], now)
+			b.plan(ctx, i, &orders[i])
 		}
 	}
 	d.apply(ctx, &b)
@@ -36,33 +36,21 @@ func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.D
 }
 
 // plan adds the writes of one order to the batch, or its message.
-func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
-	policy, known := d.Policies.PolicyOf(&o.Task)
-	if !known {
+func (b *batch) plan(ctx context.Context, i int, o *task.Order) {
+	start, next, err := b.round.Start(ctx, o, Owner)
+	switch {
+	case err != nil: // the order is pointless
+		return
+	case start.Answer == NotHere:
 		b.results[i].Err = unknownLambda(&o.Task)
 		return
-	}
-	event := o.Event
-	var slot Slot
-	expired := o.Task.IsExpired(now) // then an enqueue ends it
-	if !expired {
-		slot = d.match(ctx, b, o, &event)
-	}
-	if slot == nil && !expired && d.sendsFirst(o, now) {
-		queued := o.Task.Queued(now)
-		b.results[i] = task.Dispatched{Task: queued, Done: true}
+	case start.Answer == MessageFirst:
+		b.results[i] = task.Dispatched{Task: next, Done: true}
 		if b.messages == nil {
 			b.messages = make([]queue.Message, 0, len(b.results)-i)
 		}
-		b.messages = append(b.messages, queue.Message{Task: queued})
+		b.messages = append(b.messages, queue.Message{Task: next})
 		return
-	}
-	next, effect, err := o.Task.Apply(event, now, policy)
-	if err != nil {
-		if slot != nil {
-			slot.Settle(&o.Task, err)
-		}
-		return // the task moved on, so the order is pointless
 	}
 	if b.ops == nil {
 		b.ops = make([]store.Op, 0, len(b.results)-i)
@@ -72,8 +60,8 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 		b.writes = append(b.writes, write{order: i, op: len(b.ops) - 1}) // the row that follows is the result
 		return
 	}
-	b.writes = append(b.writes, write{order: i, op: len(b.ops), effect: effect, slot: slot})
-	patient := next.Due > now.Add(patientBefore)
+	b.writes = append(b.writes, write{order: i, op: len(b.ops), start: start})
+	patient := next.Due > b.round.now.Add(patientBefore)
 	switch {
 	case o.First && next.State.IsEnd():
 		b.ops = append(b.ops, store.EndWaiting(next, &o.Task)...)

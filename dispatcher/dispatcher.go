@@ -3,6 +3,9 @@
 // First comes the conditional write that lets one dispatcher win, then the message or the direct hand-off.
 // Where the queue is this process's memory the message goes alone, and its claim is that write. The package
 // calls the store and the queue; it never decides when a task is due and never talks to workers.
+//
+// Its Starter decides how a task starts for all who start tasks, so inbound, hsc and chains use it too; hsc
+// registers the slots that wait.
 package dispatcher
 
 import (
@@ -12,7 +15,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -29,40 +31,13 @@ type Queue interface {
 	Durable() bool
 }
 
-// Policies knows the lambdas of tasks.
-type Policies interface {
-	// PolicyOf returns the policy of a task; false when its lambda is not known.
-	PolicyOf(t *task.Task) (task.Policy, bool)
-	// PrioritiesBefore returns how many priorities of a task's lambda, from the highest on, have tasks that
-	// it must not overtake.
-	PrioritiesBefore(t *task.Task) uint8
-}
-
-// Matcher finds a waiting worker of this process for a task.
-type Matcher interface {
-	// Match reserves a slot for a task; nil when there is none.
-	Match(t *task.Task) Slot
-	// Serves reports whether a worker of this process serves the task's lambda, busy or not.
-	Serves(t *task.Task) bool
-}
-
-// Slot is a reserved slot of a worker, with the length of the worker's lease.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle is called once, with the outcome of the write of the task as claimed.
-	Settle(claimed *task.Task, outcome error)
-}
-
 // Config is what a Dispatcher is made of. Everything is required up to Log.
 type Config struct {
+	*Starter
+
 	Store    store.Writer
-	Queue    Queue
-	Policies Policies
-	Clock    clock.Clock
 	Log      *slog.Logger
-	Matcher  Matcher // nil: all tasks go through their queues
-	DepthMax int     // messages per queue; 0: DepthMaxDefault
+	DepthMax int // messages per queue; 0: DepthMaxDefault
 	// Starts returns how many tasks of a queue its quota lets start within a time; false where it has none.
 	// nil: no queue has one.
 	Starts func(name queue.Name, within time.Duration) (starts int, limited bool)
@@ -79,18 +54,13 @@ type Hooks struct {
 	Unsent func(n int)
 }
 
-// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths of
-// queues.
-type Dispatcher struct {
-	Config
-
-	depths depthCache
-}
+// Dispatcher carries out orders. It is safe for concurrent use.
+type Dispatcher struct{ Config }
 
 // New returns a dispatcher.
 func New(c Config) *Dispatcher {
 	c.DepthMax = cmp.Or(c.DepthMax, DepthMaxDefault)
-	return &Dispatcher{Config: c, depths: depthCache{clock: c.Clock, of: map[queue.Name]cachedDepth{}}}
+	return &Dispatcher{c}
 }
 
 func unknownLambda(t *task.Task) error {

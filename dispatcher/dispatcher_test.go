@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
@@ -98,13 +99,19 @@ func (q tracedQueue) Send(ctx context.Context, messages []queue.Message) []error
 	return q.Queue.Send(ctx, messages)
 }
 
-type policies map[uint32]task.Policy
+// lambdas knows lambda 7.
+type lambdas struct{}
 
-func (policies) PrioritiesBefore(t *task.Task) uint8 { return t.Partition.Priority + 1 }
+func (lambdas) ByRef(ref uint32) *catalog.Entry {
+	if ref != 7 {
+		return nil
+	}
+	return &catalog.Entry{Lambda: task.Lambda{Name: "mail", Ref: ref, MaxAttempts: 3, Retention: time.Hour}.WithDefaults()}
+}
 
-func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
-	policy, known := p[t.Partition.Lambda]
-	return policy, known
+// starter returns what decides how the tasks of lambda 7 start.
+func starter(q dispatcher.Queue, c clock.Clock) *dispatcher.Starter {
+	return dispatcher.NewStarter(dispatcher.StarterConfig{Queue: q, Lambdas: lambdas{}, Clock: c})
 }
 
 func inWorld(t *testing.T, test func(w *world)) {
@@ -127,8 +134,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 // fresh is a dispatcher as the next owner of the partitions has it.
 func (w *world) fresh() *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Config{
-		Store: tracedStore{w.store, w.trace}, Queue: tracedQueue{w.queue, w.trace},
-		Policies: policies{7: {MaxAttempts: 3, Retention: time.Hour}}, Clock: w.clock, Log: slog.New(slog.DiscardHandler), DepthMax: depth,
+		Starter: starter(tracedQueue{w.queue, w.trace}, w.clock), Store: tracedStore{w.store, w.trace}, Log: slog.New(slog.DiscardHandler), DepthMax: depth,
 		Hooks: dispatcher.Hooks{
 			Unsent:   func(n int) { w.mu.Lock(); w.unsent += n; w.mu.Unlock() },
 			Lateness: func(_ *task.Task, late time.Duration) { w.mu.Lock(); w.late = append(w.late, late); w.mu.Unlock() },
@@ -496,7 +502,7 @@ func TestAQuotaBoundsWhatLiesInAQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		perSecond := 100.0
 		limited := func(q dispatcher.Queue) *dispatcher.Dispatcher {
-			return dispatcher.New(dispatcher.Config{Queue: q, Clock: w.clock, DepthMax: 5000, Starts: func(name queue.Name, within time.Duration) (int, bool) {
+			return dispatcher.New(dispatcher.Config{Starter: starter(q, w.clock), DepthMax: 5000, Starts: func(name queue.Name, within time.Duration) (int, bool) {
 				return int(perSecond * within.Seconds()), name == normal
 			}})
 		}
@@ -539,7 +545,7 @@ func (s *service) Depth(context.Context, queue.Name) (queue.Depth, error) {
 func TestTheDepthOfAServiceIsAskedForOnceInAWhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &service{tracedQueue: tracedQueue{w.queue, w.trace}}
-		d := dispatcher.New(dispatcher.Config{Queue: slow, Clock: w.clock, DepthMax: depth})
+		d := dispatcher.New(dispatcher.Config{Starter: starter(slow, w.clock), DepthMax: depth})
 		for range 100 {
 			if room, wait := d.Room(w.ctx, normal); room != 4 || wait != nil {
 				t.Fatalf("room for %d", room)
@@ -561,7 +567,7 @@ func TestTheDepthOfAServiceIsAskedForOnceInAWhile(t *testing.T) {
 func TestWhatWasSentCountsUntilTheDepthIsAskedForAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &service{tracedQueue: tracedQueue{w.queue, w.trace}}
-		d := dispatcher.New(dispatcher.Config{Queue: slow, Clock: w.clock, DepthMax: 160})
+		d := dispatcher.New(dispatcher.Config{Starter: starter(slow, w.clock), DepthMax: 160})
 		room, _ := d.Room(w.ctx, normal)
 		if room != 100 {
 			t.Fatalf("room for %d", room)

@@ -21,7 +21,9 @@ func TestAnExpiredTaskEndsInsteadOfItsDispatch(t *testing.T) {
 	for name, serves := range map[string]bool{"a worker waits": true, "no worker": false} {
 		t.Run(name, func(t *testing.T) {
 			inWorldWith(t, map[bool]int{true: 4}[serves], func(w *world, m *workers) {
-				m.serves = serves
+				if !serves {
+					w.Register.Remove("mail", m)
+				}
 				first := w.expired(1)
 				kept := w.waiting(2)
 				kept.Task.StartBefore = w.clock.Now().Add(time.Millisecond)

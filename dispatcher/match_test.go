@@ -1,14 +1,13 @@
 package dispatcher_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
-	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -17,7 +16,6 @@ import (
 // workers have some slots that wait.
 type workers struct {
 	free, asked int
-	serves      bool
 	given       []*slot
 }
 
@@ -29,9 +27,9 @@ type slot struct {
 	task task.Task
 }
 
-func (m *workers) Serves(*task.Task) bool { return m.serves }
+func (*workers) IsIdle(time.Duration) bool { return true }
 
-func (m *workers) Match(*task.Task) dispatcher.Slot {
+func (m *workers) Reserve(*catalog.Entry) dispatcher.Slot {
 	m.asked++
 	if m.free == 0 {
 		return nil
@@ -54,7 +52,8 @@ func inWorldWith(t *testing.T, free int, test func(w *world, m *workers)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
 		m := &workers{free: free}
-		w.Matcher = m
+		w.Register = &dispatcher.Register{}
+		w.Register.Add("mail", m)
 		test(w, m)
 		for _, s := range m.given {
 			if len(s.over) != 1 {
@@ -66,7 +65,7 @@ func inWorldWith(t *testing.T, free int, test func(w *world, m *workers)) {
 
 func TestWhatIsMatchedIsClaimedInOneWrite(t *testing.T) {
 	inWorldWith(t, 2, func(w *world, m *workers) {
-		orders := []task.Order{w.waiting(1), w.retriable(2), w.waiting(3), w.waiting(4)}
+		orders := []task.Order{w.waiting(1), w.retriable(2), w.retriable(3), w.retriable(4)}
 		results := w.Dispatch(w.ctx, orders)
 		wantNone(t, results)
 		for i, want := range []task.State{task.Claimed, task.Claimed, task.Enqueued, task.Enqueued} {
@@ -75,8 +74,8 @@ func TestWhatIsMatchedIsClaimedInOneWrite(t *testing.T) {
 				t.Errorf("order %d: %+v", i, r)
 			}
 		}
-		if w.visible() != 2 || w.wakeups() != 3 || m.asked != 3 {
-			t.Errorf("%d messages, %d wake-up rows, asked %d times; want 2, 3, and 3: what is behind a task that is queued is queued", w.visible(), w.wakeups(), m.asked)
+		if w.visible() != 2 || w.wakeups() != 1 || m.asked != 3 {
+			t.Errorf("%d messages, %d wake-up rows, asked %d times; want 2, 1, and 3: what is behind a task that is queued is queued", w.visible(), w.wakeups(), m.asked)
 		}
 		if !slices.Equal(w.trace.steps, []string{"put", "send"}) {
 			t.Errorf("steps %v", w.trace.steps)
@@ -90,26 +89,14 @@ func TestWhatIsMatchedIsClaimedInOneWrite(t *testing.T) {
 }
 
 func TestWhatIsNotMatched(t *testing.T) {
-	high := queue.Name{Lambda: 7}
 	for name, prepare := range map[string]func(w *world, o *task.Order){
 		"one before a task of a higher priority": func(_ *world, o *task.Order) { o.InTurn = true },
 		"a suspect":                              func(_ *world, o *task.Order) { o.Task.Suspect = true },
-		"one that is enqueued, again": func(w *world, o *task.Order) {
-			*o = w.retriable(2)
-			o.Task = w.Dispatch(w.ctx, []task.Order{*o})[0].Task
-		},
-		"one behind others of its class": func(w *world, _ *task.Order) {
-			w.Send(w.ctx, []task.Task{{ID: task.ID{9}, Partition: partition, Due: w.clock.Now()}})
-			w.time.Advance(time.Millisecond)
-		},
-		"one behind others of a higher class": func(w *world, _ *task.Order) {
-			w.Send(w.ctx, []task.Task{{ID: task.ID{9}, Partition: task.Partition{Lambda: high.Lambda}, Due: w.clock.Now()}})
-			w.time.Advance(time.Millisecond)
-		},
+		"one that is enqueued, again":            func(w *world, o *task.Order) { o.Task = w.Dispatch(w.ctx, []task.Order{*o})[0].Task },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorldWith(t, 0, func(w *world, m *workers) {
-				o := w.waiting(1)
+				o := w.retriable(1)
 				prepare(w, &o)
 				m.free, m.asked = 1, 0
 				r := w.Dispatch(w.ctx, []task.Order{o})[0]
@@ -121,77 +108,76 @@ func TestWhatIsNotMatched(t *testing.T) {
 	}
 }
 
-// A task that waits in a queue and is not due, or is of a lower class, is not overtaken.
-func TestWhatIsNotOvertaken(t *testing.T) {
-	inWorldWith(t, 1, func(w *world, _ *workers) {
-		w.Send(w.ctx, []task.Task{
-			{ID: task.ID{8}, Partition: task.Partition{Lambda: 7, Priority: 2}, Due: w.clock.Now()},
-			{ID: task.ID{9}, Partition: partition, Due: w.clock.Now().Add(time.Minute)},
+// TestHowATaskStarts has three tasks of a round start, of which the first gets the only slot. Another slot is
+// free after the second, which the third must not take.
+func TestHowATaskStarts(t *testing.T) {
+	const notHere, started, queued, first = dispatcher.NotHere, dispatcher.Started, dispatcher.Queued, dispatcher.MessageFirst
+	for name, c := range map[string]struct {
+		from   dispatcher.From
+		change func(w *world, t *task.Task)
+		want   [3]dispatcher.Answer
+	}{
+		"by its owner":                      {from: dispatcher.Owner, want: [3]dispatcher.Answer{started, first, first}},
+		"by its owner, of a counted lambda": {from: dispatcher.Owner, change: counted, want: [3]dispatcher.Answer{started, first, first}},
+		"by its owner, too late":            {from: dispatcher.Owner, change: tooLate, want: [3]dispatcher.Answer{queued, queued, queued}}, // which ends it
+		"near":                              {from: dispatcher.Near, want: [3]dispatcher.Answer{started, queued, queued}},
+		"near, of a counted lambda":         {from: dispatcher.Near, change: counted},
+		"near, too late":                    {from: dispatcher.Near, change: tooLate},
+		"near, of an unknown lambda":        {from: dispatcher.Near, change: func(_ *world, t *task.Task) { t.Partition.Lambda = 8 }},
+		"near, with room for two":           {from: dispatcher.Near, change: func(w *world, _ *task.Task) { w.NearDepthMax = 2 }, want: [3]dispatcher.Answer{started, queued, notHere}},
+		"a follow-up":                       {from: dispatcher.Followup, want: [3]dispatcher.Answer{started, notHere, started}}, // no other task waits
+		"a follow-up of a counted lambda":   {from: dispatcher.Followup, change: counted},
+		"a follow-up, too late":             {from: dispatcher.Followup, change: tooLate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorldWith(t, 1, func(w *world, m *workers) {
+				round := w.Begin(w.clock.Now())
+				for i, want := range c.want {
+					o := w.waiting(uint64(i) + 1)
+					if c.change != nil {
+						c.change(w, &o.Task)
+					}
+					s, _, err := round.Start(w.ctx, &o, c.from)
+					if err != nil || s.Answer != want {
+						t.Errorf("task %d: %v, %v, want %v", i, s.Answer, err, want)
+					}
+					w.Settle(&s, &o.Task, store.ErrConflict)
+					m.free = i
+				}
+			})
 		})
-		w.time.Advance(time.Millisecond)
-		o := w.waiting(1)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Claimed)
-	})
+	}
 }
 
-// weighted has policies of lambdas whose three priorities have weights.
-type weighted struct{ dispatcher.Policies }
+func counted(w *world, _ *task.Task) { w.Counted = func(uint32) bool { return true } }
 
-func (weighted) PrioritiesBefore(*task.Task) uint8 { return 3 }
+func tooLate(w *world, t *task.Task) { t.StartBefore = w.clock.Now() }
 
-// Where priorities have weights a task of a lower one may have the next turn.
-func TestWithWeightsNobodyIsOvertaken(t *testing.T) {
-	inWorldWith(t, 1, func(w *world, m *workers) {
-		w.Policies = weighted{w.Policies}
-		low := task.Task{ID: task.ID{8}, Partition: task.Partition{Lambda: 7, Priority: 2}, Due: w.clock.Now()}
-		w.Send(w.ctx, []task.Task{low})
-		w.time.Advance(time.Millisecond)
-		o := w.waiting(1)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Enqueued)
-		if m.asked != 0 {
-			t.Errorf("asked %d times for a slot", m.asked)
+// The scheduler hears of a task that is in flight before its worker gets it, and so before its end. It knows of
+// those that it started itself, and is told of no task that is not stored.
+func TestTheSchedulerHearsFirst(t *testing.T) {
+	for _, from := range []dispatcher.From{dispatcher.Owner, dispatcher.Near, dispatcher.Followup} {
+		for _, outcome := range []error{nil, store.ErrConflict} {
+			inWorldWith(t, 1, func(w *world, m *workers) {
+				told := 0
+				w.Enqueued = func(*task.Task) {
+					if told++; len(m.given[0].over) > 0 {
+						t.Error("told after the worker")
+					}
+				}
+				round, o := w.Begin(w.clock.Now()), w.waiting(1)
+				s, next, err := round.Start(w.ctx, &o, from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.Settle(&s, &next, outcome)
+				w.Settle(&s, &next, store.ErrSkipped) // it is settled already
+				if tells := from != dispatcher.Owner && outcome == nil; told != map[bool]int{true: 1}[tells] || !errors.Is(m.given[0].over[0], outcome) {
+					t.Errorf("from %d, outcome %v: told %d times, slot settled with %v", from, outcome, told, m.given[0].over)
+				}
+			})
 		}
-	})
-}
-
-// durable is a queue that is a service: each Depth is a request.
-type durable struct {
-	*queue.Queue
-	depth int
-	asked int
-}
-
-func (*durable) Durable() bool                   { return true }
-func (*durable) Room(queue.Name) <-chan struct{} { return nil }
-
-func (q *durable) Depth(context.Context, queue.Name) (queue.Depth, error) {
-	q.asked++
-	return queue.Depth{Visible: q.depth}, nil
-}
-
-func TestAServiceIsNotAskedForAMatch(t *testing.T) {
-	inWorldWith(t, 1, func(w *world, m *workers) {
-		q := &durable{Queue: w.queue, depth: 32}
-		w.Queue = q
-		w.Room(w.ctx, normal)
-		o := w.waiting(1)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Enqueued) // so many wait, as was seen a moment ago
-		w.time.Advance(time.Second)
-		o = w.waiting(2)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Claimed) // nothing is known
-		if q.asked != 1 || len(m.given) != 1 {
-			t.Errorf("asked %d times, want once by Room", q.asked)
-		}
-		q.depth, m.free = 31, 1
-		w.Room(w.ctx, normal)
-		o = w.waiting(3)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Claimed) // fewer are on their way to workers
-	})
+	}
 }
 
 func TestAMatchThatIsNotStoredIsSaid(t *testing.T) {
@@ -210,6 +196,7 @@ func TestAMatchThatIsNotStoredIsSaid(t *testing.T) {
 		if r := results[1]; r.Done || !errors.Is(r.Err, store.ErrUnknown) || !errors.Is(m.given[1].over[0], store.ErrUnknown) {
 			t.Errorf("unknown: %+v, slot %v", r, m.given[1].over)
 		}
+		m.free = 1
 		if again := w.Dispatch(w.ctx, []task.Order{unknown})[0]; again.Err != nil || again.Done || again.Task.State != task.Claimed || again.Task.Worker != "w1" {
 			t.Errorf("tried again: %+v", again)
 		}
@@ -219,8 +206,7 @@ func TestAMatchThatIsNotStoredIsSaid(t *testing.T) {
 // Where the queue is in memory and a worker of this process serves the lambda, the claim writes the first
 // task row.
 func TestAMessageIsSentBeforeTheFirstRow(t *testing.T) {
-	inWorldWith(t, 0, func(w *world, m *workers) {
-		m.serves = true
+	inWorldWith(t, 0, func(w *world, _ *workers) {
 		orders := []task.Order{w.waiting(1), w.retriable(2)}
 		results := w.Dispatch(w.ctx, orders)
 		wantNone(t, results)

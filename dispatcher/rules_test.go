@@ -14,7 +14,7 @@ import (
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
-	d := New(Config{Clock: clock.Real()})
+	d := NewStarter(StarterConfig{Clock: clock.Real()})
 	d.depths.of[queue.Name{}] = cachedDepth{}
 	var running sync.WaitGroup
 	for _, use := range []func(){
@@ -70,7 +70,7 @@ func (r *refusing) Send(_ context.Context, messages []queue.Message) []error {
 func TestOnlyWhatFailedIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &refusing{refuse: map[task.ID]bool{{1}: true, {3}: true}, sent: map[task.ID]int{}}
-		d := New(Config{Clock: clock.Real(), Queue: q})
+		d := New(Config{Starter: NewStarter(StarterConfig{Clock: clock.Real(), Queue: q})})
 		d.Send(t.Context(), []task.Task{{ID: task.ID{1}}, {ID: task.ID{2}}, {ID: task.ID{3}}})
 		for n := byte(1); n <= 3; n++ {
 			if got := q.sent[task.ID{n}]; got != 1 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -62,6 +63,7 @@ type Config struct {
 	Store     Store
 	Queue     Queue
 	Catalog   Catalog
+	Waiting   *dispatcher.Register // gets the slots of workers
 	Leases    *lease.Book
 	Sealer    *task.Sealer
 	Scheduler Scheduler

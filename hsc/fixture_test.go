@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -96,7 +97,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	f.book = lease.NewBook(f.leases, c)
 	f.fires(16 * time.Second)
 	f.svc = New(Config{
-		Store: f.store, Queue: f.queue, Catalog: f.catalog, Leases: f.book,
+		Store: f.store, Queue: f.queue, Catalog: f.catalog, Waiting: &dispatcher.Register{}, Leases: f.book,
 		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
 	})
 	if hooks {

@@ -28,7 +28,6 @@ func New(c Config) *Service {
 	c.Hooks = c.Hooks.withDefaults()
 	s := &Service{Config: c, sessions: map[string]*session{}, work: newWorkList(c.Clock)}
 	s.lifetime, s.shutDown = context.WithCancel(context.Background())
-	s.subscriptions.byLambda = map[string][]subscription{}
 	if c.Queue.Durable() {
 		s.recentClaims = newRecentClaims()
 	}

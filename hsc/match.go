@@ -6,53 +6,46 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	// idleAfter is how long a slot group must have waited for a message to be idle: by then it would have
-	// what lay in any of its queues, so that a direct hand-off overtakes no task.
-	idleAfter = 100 * time.Microsecond
-	// matchLooksMax bounds the slot groups that are looked at for one task.
-	matchLooksMax = 64
-)
+// idleAfter is how long a slot group must have waited for a message to be idle: by then it would have what lay
+// in any of its queues, so that a direct hand-off overtakes no task.
+const idleAfter = 100 * time.Microsecond
 
-// Slot is a free slot of a worker that is reserved for one task. Its owner must call Settle.
-type Slot struct {
+// waiting is a slot group of a stream that is open, as it is registered.
+type waiting struct {
+	stream *stream
+	group  *slotGroup
+}
+
+// IsIdle implements dispatcher.Waiting, as does Reserve.
+func (w waiting) IsIdle(now time.Duration) bool { return w.group.isIdle(now) }
+
+func (w waiting) Reserve(l *catalog.Entry) dispatcher.Slot {
+	if !w.stream.reserve(w.group) {
+		return nil
+	}
+	return &slot{stream: w.stream, entry: l, assignment: assignment{group: w.group}}
+}
+
+// slot is a free slot of a worker that is reserved for one task: all queues that it serves were empty.
+type slot struct {
 	stream     *stream
 	entry      *catalog.Entry
 	assignment assignment
 }
 
-// Match reserves a slot for a direct hand-off of a task, so that it can be stored as claimed and needs no
-// message. It returns nil when the task must go through its queue. The slot would have been the task's
-// anyway: it is free, its worker holds its lease, and all queues that it serves were empty. Suspects always
-// go through their queues. Match does no I/O.
-func (s *Service) Match(t *task.Task) *Slot {
-	entry := s.Catalog.ByRef(t.Partition.Lambda)
-	if t.Suspect || entry == nil || entry.Deleting || entry.Mode != task.Managed {
-		return nil
-	}
-	all := s.subscriptions.of(entry)
-	if len(all) == 0 {
-		return nil
-	}
-	first, now := s.subscriptions.turn.Add(1), clock.Mono(s.Clock)
-	for i := range min(len(all), matchLooksMax) {
-		at := all[(first+uint32(i))%uint32(len(all))]
-		if at.group.isIdle(now) && at.stream.reserve(at.group) {
-			return &Slot{stream: at.stream, entry: entry, assignment: assignment{group: at.group}}
+// serves calls with each slot group of a stream and each lambda that it serves.
+func (st *stream) serves(with func(lambda string, w dispatcher.Waiting)) {
+	for _, g := range st.groups {
+		for _, lambda := range g.lambdas {
+			with(lambda, waiting{st, g})
 		}
 	}
-	return nil
-}
-
-// Serves reports whether a worker has a stream here that serves the task's lambda.
-func (s *Service) Serves(t *task.Task) bool {
-	return len(s.subscriptions.of(s.Catalog.ByRef(t.Partition.Lambda))) > 0
 }
 
 // isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve decides.
@@ -78,15 +71,14 @@ func (st *stream) reserve(g *slotGroup) bool {
 	return true
 }
 
-// Worker returns the id of the worker that the slot belongs to.
-func (m *Slot) Worker() string { return m.stream.sess.worker }
+// Worker implements dispatcher.Slot, as do Lease and Settle.
+func (m *slot) Worker() string { return m.stream.sess.worker }
 
-// Lease returns the length of that worker's lease.
-func (m *Slot) Lease() time.Duration { return m.stream.sess.lease }
+func (m *slot) Lease() time.Duration { return m.stream.sess.lease }
 
 // Settle takes the outcome of the write of the task as claimed. If the task is stored, the worker gets it;
 // otherwise the slot is free again. An unknown outcome is read back.
-func (m *Slot) Settle(claimed *task.Task, outcome error) {
+func (m *slot) Settle(claimed *task.Task, outcome error) {
 	row := *claimed
 	m.assignment.row = &row
 	switch {
@@ -102,7 +94,7 @@ func (m *Slot) Settle(claimed *task.Task, outcome error) {
 // readBack finds out whether the task is stored. It keeps the slot meanwhile, which bounds how many tasks are
 // in doubt. If the stream ends first, and the task is stored, its wake-up finds that the worker never
 // confirmed it.
-func (m *Slot) readBack() {
+func (m *slot) readBack() {
 	st, row := m.stream, m.assignment.row
 	for failures := 1; ; failures++ {
 		rows, err := st.svc.taskRows(context.WithoutCancel(st.ctx), []task.ID{row.ID})
@@ -123,7 +115,7 @@ func (m *Slot) readBack() {
 }
 
 // stored delivers the task to the worker.
-func (m *Slot) stored() {
+func (m *slot) stored() {
 	row := m.assignment.row
 	if row.PayloadStoredApart() || row.Chain != nil && row.Chain.FromParent {
 		m.stream.svc.inBackground(m.readPayload)
@@ -138,7 +130,7 @@ func (m *Slot) stored() {
 }
 
 // deliver hands the task to the worker; on a stream that is closed by now it goes back.
-func (m *Slot) deliver(payload []byte, parent *kinesinv1.Parent) {
+func (m *slot) deliver(payload []byte, parent *kinesinv1.Parent) {
 	s, row := m.stream.svc, m.assignment.row
 	s.Hooks.Claimed(m.entry, row)
 	s.Hooks.Matched(m.entry, row)
@@ -146,7 +138,7 @@ func (m *Slot) deliver(payload []byte, parent *kinesinv1.Parent) {
 }
 
 // readPayload delivers a task whose payload, or the rest of whose parent, is stored apart.
-func (m *Slot) readPayload() {
+func (m *slot) readPayload() {
 	s, row, ctx := m.stream.svc, m.assignment.row, context.WithoutCancel(m.stream.ctx)
 	parent, err := s.readParent(ctx, row)
 	if isDamaged(err) {
@@ -175,4 +167,4 @@ func (m *Slot) readPayload() {
 	}
 }
 
-func (m *Slot) free() { m.stream.sess.returnSlots(m.assignment.group, 1) }
+func (m *slot) free() { m.stream.sess.returnSlots(m.assignment.group, 1) }

@@ -74,13 +74,13 @@ func (s *Service) mayQuarantine(t *task.Task) bool {
 		return false
 	}
 	all, closed := map[*session]bool{}, 0
-	for _, sub := range s.subscriptions.of(entry) {
-		sess := sub.stream.sess
-		if all[sess] {
+	for _, one := range s.Waiting.Of(entry) {
+		w, ours := one.(waiting)
+		if !ours || all[w.stream.sess] {
 			continue
 		}
-		all[sess] = true
-		if sess.isInQuarantine() {
+		all[w.stream.sess] = true
+		if w.stream.sess.isInQuarantine() {
 			closed++
 		}
 	}

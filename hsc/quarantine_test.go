@@ -44,7 +44,7 @@ func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 		w := f.work(slots(4, "mail"), slots(4, "mail"))
 		time.Sleep(2 * idleAfter)
 		one := f.task("mail", func(t *task.Task) { t.State, t.Enqueued = task.Scheduled, 0 })
-		if s := f.svc.Match(&one); s == nil {
+		if s := f.reserve(&one); s == nil {
 			t.Fatal("an idle worker is not matched")
 		} else {
 			s.Settle(&one, store.ErrConflict)
@@ -55,7 +55,7 @@ func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 		f.enqueue(f.task("mail", suspect(0)))
 		f.keeps(5*time.Second, w.id)
 		w.wantClaimed(1)
-		if f.svc.Match(&one) != nil {
+		if f.reserve(&one) != nil {
 			t.Error("a task is matched with a process in quarantine")
 		}
 		w.report("success", blamed)

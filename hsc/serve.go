@@ -40,7 +40,7 @@ func (st *stream) run(first *kinesinv1.WorkRequest) error {
 	}
 	defer st.close()
 	st.releaseUnheldSuspect()
-	st.svc.subscriptions.add(st)
+	st.serves(st.svc.Waiting.Add)
 	st.requests <- &kinesinv1.WorkRequest{Results: first.GetResults(), Started: first.GetStarted()}
 	if first.GetDrain() {
 		st.drain()

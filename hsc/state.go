@@ -197,29 +197,15 @@ type accepted struct {
 	backoff time.Duration
 }
 
-// subscriptions has the slot groups of all open streams, by the lambdas that they serve.
-type subscriptions struct {
-	turn atomic.Uint32 // so that slot groups take turns at being looked at first
-
-	mu       sync.RWMutex
-	byLambda map[string][]subscription // whose slices are replaced and never changed
-}
-
-type subscription struct {
-	stream *stream
-	group  *slotGroup
-}
-
 // Service serves workers. All methods are safe for concurrent use.
 type Service struct {
 	Config
 
-	calls         sync.WaitGroup  // handlers, and the goroutines that they started
-	lifetime      context.Context //nolint:containedctx // ends when Run is asked to stop
-	shutDown      context.CancelFunc
-	work          workList
-	subscriptions subscriptions
-	recentClaims  *recentClaims // nil where no message comes twice
+	calls        sync.WaitGroup  // handlers, and the goroutines that they started
+	lifetime     context.Context //nolint:containedctx // ends when Run is asked to stop
+	shutDown     context.CancelFunc
+	work         workList
+	recentClaims *recentClaims // nil where no message comes twice
 
 	mu       sync.Mutex // guards sessions and the end of lifetime; never held across I/O
 	sessions map[string]*session

@@ -31,7 +31,7 @@ func (st *stream) drain() {
 func (st *stream) close() {
 	st.detach()
 	st.stop(errStreamDone)
-	st.svc.subscriptions.remove(st)
+	st.serves(st.svc.Waiting.Remove)
 	st.sess.mu.Lock()
 	st.closed = true
 	if st.sess.stream == st {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
@@ -63,6 +64,7 @@ type consuming struct {
 // settings configure all of them.
 type settings struct {
 	intake.Config
+	Start         dispatcher.StarterConfig
 	Store         inbound.Store
 	Workers       inbound.Workers
 	Buffering     inbound.Buffering
@@ -77,6 +79,8 @@ type settings struct {
 
 func newServing(c settings) serving {
 	c.Config.Store = as[intake.Store](c.Store)
+	c.Start.Queue, c.Start.Lambdas, c.Start.Clock, c.Start.Enqueued = as[dispatcher.Queue](c.Queue), c.Catalog, c.Clock, c.Scheduler.Enqueued
+	c.Starter = dispatcher.NewStarter(c.Start)
 	in := intake.New(c.Config)
 	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
 	if err != nil {
@@ -396,9 +400,10 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
 		config := settings{
 			Config: intake.Config{
-				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon, NearDepthMax: 8,
+				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon,
 				Hooks: intake.Hooks{Accepted: func(_ *catalog.Entry, _ uint8, _ string, n int) { f.note(func() { f.accepted += n }) }},
 			},
+			Start: dispatcher.StarterConfig{NearDepthMax: 8},
 			Store: f.rows, Workers: f,
 			Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
 			Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },

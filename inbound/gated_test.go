@@ -9,7 +9,7 @@ import (
 
 // The schedule asks the gates, so nothing goes past it.
 func TestATaskOfALambdaWithGatesGoesThroughTheSchedule(t *testing.T) {
-	gated := func(_ *fixture, c *settings) { c.SchedulerOnly = func(uint32) bool { return true } }
+	gated := func(_ *fixture, c *settings) { c.Start.Counted = func(uint32) bool { return true } }
 	runWith(t, gated, func(f *fixture) {
 		for _, key := range []string{"", "k"} {
 			one := in(0)
@@ -29,7 +29,7 @@ func TestATaskOfALambdaWithGatesGoesThroughTheSchedule(t *testing.T) {
 }
 
 func TestATaskOfADeliverLambdaWithGatesGetsARow(t *testing.T) {
-	runOutgoing(t, func(c *settings) { c.SchedulerOnly = func(uint32) bool { return true } }, func(o *outgoing) {
+	runOutgoing(t, func(c *settings) { c.Start.Counted = func(uint32) bool { return true } }, func(o *outgoing) {
 		o.accept(due(0))
 		o.accept(due(time.Minute))
 		if len(o.delivered()) != 0 || len(o.waitingRows()) != 2 {

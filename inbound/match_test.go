@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -29,7 +29,9 @@ type slot struct {
 	told bool // the scheduler knew of the task by then
 }
 
-func (m *workers) Match(*task.Task) intake.Slot {
+func (*workers) IsIdle(time.Duration) bool { return true }
+
+func (m *workers) Reserve(*catalog.Entry) dispatcher.Slot {
 	if m.free == 0 {
 		return nil
 	}
@@ -50,7 +52,10 @@ func (s *slot) Settle(claimed *task.Task, outcome error) {
 func runMatched(t *testing.T, free int, test func(f *fixture, m *workers)) {
 	t.Helper()
 	m := &workers{free: free}
-	runWith(t, func(f *fixture, c *settings) { m.f, c.Matcher = f, m }, func(f *fixture) {
+	runWith(t, func(f *fixture, c *settings) {
+		m.f, c.Start.Register = f, &dispatcher.Register{}
+		c.Start.Register.Add("mail", m)
+	}, func(f *fixture) {
 		test(f, m)
 		for _, s := range m.given {
 			if len(s.over) != 1 {
@@ -78,63 +83,6 @@ func TestATaskThatIsDueGoesToAWorkerThatWaits(t *testing.T) {
 				t.Errorf("reported as %s; %d accepted", got.State, f.accepted)
 			}
 			f.finish(id, task.OutcomeSuccess)
-		})
-	}
-}
-
-func TestWhatIsNotMatched(t *testing.T) {
-	runMatched(t, 1, func(f *fixture, m *workers) {
-		f.accept(in(41 * time.Millisecond)) // it goes to its queue, where it is not due
-		f.accept(in(time.Hour))
-		if len(m.given) != 0 {
-			t.Errorf("%d slots given", len(m.given))
-		}
-		f.accept(in(40 * time.Millisecond))
-		f.accept(in(0)) // nobody waits any more
-		f.time.Advance(time.Millisecond)
-		m.free = 1
-		f.accept(in(0)) // another one waits
-		if len(m.given) != 1 || f.messages() != 3 {
-			t.Errorf("%d slots given, %d messages", len(m.given), f.messages())
-		}
-	})
-	runMatched(t, 1, func(f *fixture, m *workers) {
-		for _, r := range f.schedule(in(0), in(0), in(0)) {
-			if r.Problem != nil {
-				t.Error(r.Problem)
-			}
-			m.free = 1
-		}
-		if len(m.given) != 1 || f.messages() != 2 {
-			t.Errorf("%d slots given, %d messages", len(m.given), f.messages())
-		}
-	})
-}
-
-// A task goes to no worker directly while others wait that are to start before it: those of higher
-// priorities, and with weights all others, since each priority has its turns.
-func TestNoMatchBeforeOthersThatWait(t *testing.T) {
-	for _, c := range []struct {
-		waits, comes string
-		weights      map[string]uint32
-		matched      bool
-	}{
-		{waits: "high", comes: "low"},
-		{waits: "low", comes: "high", matched: true},
-		{waits: "low", comes: "high", weights: map[string]uint32{"high": 2}},
-	} {
-		runMatched(t, 0, func(f *fixture, m *workers) {
-			update := &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "mail", PriorityWeights: c.weights}}
-			if _, err := f.UpdateLambda(f.ctx, masked(update)); err != nil {
-				t.Fatal(err)
-			}
-			f.accept(with(in(0), func(i *item) { i.Priority = c.waits }))
-			f.time.Advance(time.Millisecond)
-			m.free = 1
-			f.accept(with(in(0), func(i *item) { i.Priority = c.comes }))
-			if matched := len(m.given) == 1; matched != c.matched {
-				t.Errorf("%+v: matched %v", c, matched)
-			}
 		})
 	}
 }

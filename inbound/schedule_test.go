@@ -340,7 +340,7 @@ func TestARepeatedCallHasTheIDOfTheTask(t *testing.T) {
 		}
 		return response.Results[0].Id
 	}
-	gated := func(_ *fixture, c *settings) { c.SchedulerOnly = func(uint32) bool { return true } }
+	gated := func(_ *fixture, c *settings) { c.Start.Counted = func(uint32) bool { return true } }
 	for name, change := range map[string]func(*fixture, *settings){"open": nil, "held by the scheduler": gated} {
 		for _, d := range []time.Duration{0, time.Second, time.Minute} {
 			for what, c := range map[string]struct {

@@ -85,7 +85,7 @@ func (b *buffered) payloadOf(t *task.Task) ([]byte, error) {
 
 // A retry that finds the queue full waits in the schedule, as a row that no gap makes doubtful again.
 func TestARetryThatWaitsIsNew(t *testing.T) {
-	runBuffered(t, func(c *settings) { c.NearDepthMax = -1 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Start.NearDepthMax = -1 }, func(b *buffered) {
 		rows := b.doubtfulTasks("p")
 		if _, err := b.rejects.SetAside(b.ctx, rows); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -92,9 +93,10 @@ func (w *World) Inbound(c inbound.Config, horizon time.Duration) *inbound.Inboun
 	if err != nil {
 		w.T.Fatal(err)
 	}
+	q := queue.New(queuemem.New(w.Clock, queuemem.Config{}))
 	c.Intake = intake.New(intake.Config{
-		Store: w.Store, Queue: queue.New(queuemem.New(w.Clock, queuemem.Config{})), Catalog: w.Catalog, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: w.Clock,
-		Horizon: horizon,
+		Store: w.Store, Queue: q, Catalog: w.Catalog, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: w.Clock, Horizon: horizon,
+		Starter: dispatcher.NewStarter(dispatcher.StarterConfig{Queue: q, Lambdas: w.Catalog, Clock: w.Clock}),
 	})
 	c.Store, c.Workers, c.Pages = w.Store, scheduler{}, ring.Pages()
 	return inbound.New(c)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -32,7 +33,7 @@ type Batch struct {
 
 	since time.Duration // age of the catalog that it saw, in monotonic time
 	ops   []store.Op    // the rows of all tasks
-	rooms map[queue.Name]*room
+	round dispatcher.Round
 	keyed uint64 // seq of its tasks with a key; 0: none so far
 
 	lambda *catalog.Entry // found last: most calls name one
@@ -66,22 +67,17 @@ type Incoming struct {
 	at        int          // index of rows in the ops that are written
 	onlyLive  bool         // of the tasks with its key only one that lives holds it
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
-	slot      Slot         // reserved for it until it is written
-	ended     *task.Task   // that had its key before, and whose row it replaces
-	follow    []byte       // what follows it, if that does not fit its row
-}
-
-// room is how many more tasks of a batch a queue takes at once.
-type room struct {
-	left   int
-	queued bool // tasks wait in the queue, or will when the call is over
+	start     dispatcher.Start
+	ended     *task.Task // that had its key before, and whose row it replaces
+	follow    []byte     // what follows it, if that does not fit its row
 }
 
 // Begin starts a call that takes in n tasks. The caller calls end when it is over.
 func (in *Intake) Begin(n int) (b *Batch, end func()) {
 	end = in.calls.begin()
+	now := in.Clock.Now()
 	return &Batch{
-		Intake: in, Now: in.Clock.Now(), Tasks: make([]Incoming, n), since: in.Catalog.Since(), ops: make([]store.Op, 0, n),
+		Intake: in, Now: now, Tasks: make([]Incoming, n), since: in.Catalog.Since(), ops: make([]store.Op, 0, n), round: in.Starter.Begin(now),
 	}, end
 }
 

@@ -38,7 +38,7 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 // does one that a gate or a quota may hold back.
 func (b *Batch) goesDirect(c *Incoming) bool {
 	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect) &&
-		!b.isSchedulerOnly(c.Lambda.Ref)
+		!b.Starter.IsCounted(c.Lambda.Ref)
 }
 
 // SendDirect sends the tasks that need no row. One that the queue does not acknowledge in time gets a row; if

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -23,8 +24,6 @@ const (
 	HorizonDefault = 10 * 365 * 24 * time.Hour
 	// NearDefault is how soon a task must be due to go to its queue at once.
 	NearDefault = 10 * time.Second
-	// NearDepthMaxDefault is how many messages a queue may hold for near tasks to go there at once.
-	NearDepthMaxDefault = 4096
 	// DeliverDirectDefault is how soon a task of a deliver lambda must be due to go to its queue without a
 	// row: as long as a queue can delay it.
 	DeliverDirectDefault = queue.DelayMax
@@ -61,7 +60,6 @@ type Queue interface {
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
 	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
 	CheckPayload(payload []byte) error
-	Durable() bool
 }
 
 // Scheduler is told of what was stored. All calls are hints; the scheduler also finds rows by itself.
@@ -77,28 +75,14 @@ type Scheduler interface {
 	Done(rows []task.Task)
 }
 
-// Matcher reserves slots of workers of this process that wait for a task.
-type Matcher interface {
-	// Match reserves a slot for a task; nil: none is free.
-	Match(t *task.Task) Slot
-}
-
-// Slot is a reserved slot.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle ends the reservation with the outcome of the write of the task as claimed. It is called once.
-	Settle(claimed *task.Task, outcome error)
-}
-
-// Config is what an Intake is made of; the durations and NearDepthMax have defaults.
+// Config is what an Intake is made of; the durations have defaults.
 type Config struct {
 	Store     Store
 	Queue     Queue
 	Catalog   *catalog.Catalog
 	Sealer    *task.Sealer
 	Scheduler Scheduler
-	Matcher   Matcher // nil: all tasks go through their queues
+	Starter   *dispatcher.Starter
 	Clock     clock.Clock
 	Hooks     Hooks
 
@@ -108,10 +92,6 @@ type Config struct {
 	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
 	// is none.
 	Process string
-	// SchedulerOnly reports whether only the scheduler may start tasks of a lambda, since it has gates or
-	// quotas, which the scheduler keeps. All of its tasks then go through the schedule, however soon they are
-	// due. nil: there is no such lambda.
-	SchedulerOnly func(lambda uint32) bool
 	// Complete creates what follows a task that has ended, before its row is replaced. nil: nothing does.
 	Complete func(ctx context.Context, ended *task.Task) error
 	// Renew gives a task that starts anew in place of one that has ended what followed that when it was
@@ -121,9 +101,8 @@ type Config struct {
 	// later.
 	Shared bool
 
-	Near         time.Duration // 0: NearDefault; negative: never
-	NearDepthMax int           // messages in a queue beyond which near tasks are scheduled instead; 0: NearDepthMaxDefault
-	Horizon      time.Duration // 0: HorizonDefault
+	Near    time.Duration // 0: NearDefault; negative: never
+	Horizon time.Duration // 0: HorizonDefault
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go to its queue without a row, at
 	// most queue.DelayMax. 0: DeliverDirectDefault; negative: never.
 	DeliverDirect time.Duration
@@ -149,7 +128,6 @@ type Intake struct {
 // New returns an Intake.
 func New(c Config) *Intake {
 	c.Near = cmp.Or(c.Near, NearDefault)
-	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
 	c.DeliverDirect = min(cmp.Or(c.DeliverDirect, DeliverDirectDefault), queue.DelayMax)
 	return &Intake{Config: c, calls: newCalls()}

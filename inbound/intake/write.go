@@ -15,7 +15,7 @@ import (
 
 // Write stores the planned tasks, payloads first, so that no row ever names a payload that does not exist.
 func (b *Batch) Write(ctx context.Context) {
-	defer b.releaseSlots()
+	defer b.release()
 	b.useExistingKeys(ctx)
 	existing := b.storePayloads(ctx, b.Select(b.isStoredApart))
 	follows := b.storeFollows(ctx, b.Select((*Incoming).hasFollowApart))
@@ -26,7 +26,7 @@ func (b *Batch) Write(ctx context.Context) {
 	b.writeRows(ctx, open)
 	b.readBehindBareRows(ctx, open)
 	for _, c := range open {
-		b.settleSlot(c, c.Err)
+		b.Starter.Settle(&c.start, c.Task, c.Err)
 		if have := conflicting(c.Err); have != nil {
 			b.use(c, have)
 		} else if c.ended != nil && errors.Is(c.Err, store.ErrConflict) {
@@ -39,6 +39,14 @@ func (b *Batch) Write(ctx context.Context) {
 	b.storePayloads(ctx, slices.DeleteFunc(existing, func(c *Incoming) bool { return !c.IsOpen() }))
 	b.storeFollows(ctx, slices.DeleteFunc(follows, func(c *Incoming) bool { return !c.IsOpen() }))
 	b.checkStillValid(ctx)
+}
+
+// release gives back the slots of tasks that were not written.
+func (b *Batch) release() {
+	for i := range b.Tasks {
+		c := &b.Tasks[i]
+		b.Starter.Settle(&c.start, c.Task, store.ErrSkipped)
+	}
 }
 
 // conflicting returns the task that a write met; nil when its outcome is no conflict.

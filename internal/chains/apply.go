@@ -108,7 +108,7 @@ func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
 			c.payloads = append(c.payloads, e.followups[i].payloads...)
 			c.ops = append(c.ops, store.Op{Kind: store.PutWakeup, Task: e.followups[i].task, Follows: true, Patient: end.Patient})
 		}
-		k.matchAll(ctx, c, &e)
+		k.startAll(ctx, c, &e)
 	}
 	c.ends = append(c.ends, e)
 	return together
@@ -161,7 +161,7 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 		}
 	}
 	for i := range e.followups {
-		if !e.isMatched(i) {
+		if !e.hasStarted(i) {
 			k.tell(e.followups[i : i+1])
 		}
 	}

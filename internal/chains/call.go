@@ -1,6 +1,9 @@
 package chains
 
-import "github.com/kinesin-io/kinesin/store"
+import (
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/store"
+)
 
 // call is one call of Apply.
 type call struct {
@@ -25,23 +28,23 @@ type ending struct {
 	followups []*followup
 	first     int // of the followups in call.ops; -1: they are put afterwards
 	failed    error
-	matched   []matched // of the followups
+	started   []started // of the followups
 }
 
-// matched is a follow-up that is stored as claimed together with the end of its parent, so that one sync
+// started is a follow-up that is stored as claimed together with the end of its parent, so that one sync
 // stands between the two.
-type matched struct {
+type started struct {
 	followup int // in ending.followups
 	at       int // of its task row in call.ops
-	slot     Slot
+	start    dispatcher.Start
 	stored   bool
 }
 
-// isMatched reports whether a follow-up is stored as claimed.
-func (e *ending) isMatched(followup int) bool {
-	for i := range e.matched {
-		if m := &e.matched[i]; m.followup == followup {
-			return m.stored
+// hasStarted reports whether a follow-up is stored as claimed.
+func (e *ending) hasStarted(followup int) bool {
+	for i := range e.started {
+		if s := &e.started[i]; s.followup == followup {
+			return s.stored
 		}
 	}
 	return false

@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -21,12 +21,10 @@ type Config struct {
 	Take func(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)
-	// Match reserves a slot of a worker that waits for a task which is due; nil: none is free. Sent tells the
-	// scheduler that the task is stored as claimed. A nil Match reserves none.
-	Match func(ctx context.Context, t *task.Task) Slot
-	Sent  func(t *task.Task)
-	Clock clock.Clock
-	Log   *slog.Logger
+	// Starter starts follow-ups that are due. nil: the scheduler does.
+	Starter *dispatcher.Starter
+	Clock   clock.Clock
+	Log     *slog.Logger
 }
 
 // Keeper is a store that puts the follow-ups of each task which a write ends. It is safe for concurrent use.
@@ -52,12 +50,4 @@ type Keyed struct {
 	Follow  []byte // what follows it, if that does not fit its row
 	// OnConflict says what becomes of it if its key is held.
 	OnConflict string
-}
-
-// Slot is a reserved slot of a worker.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle ends the reservation with the outcome of the write of the task as claimed. It is called once.
-	Settle(claimed *task.Task, outcome error)
 }

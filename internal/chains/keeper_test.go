@@ -94,6 +94,10 @@ type world struct {
 	clock  clock.Clock
 }
 
+func lambdaOf(ref uint32) task.Lambda {
+	return task.Lambda{Name: fmt.Sprint("l", ref), Ref: ref, Priorities: []string{"normal"}, Shards: 4, Retention: time.Hour}
+}
+
 func (w *world) keeper(d store.Driver, told map[task.ID]int) *chains.Keeper {
 	return chains.New(chains.Config{
 		Store: store.New(d, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler),
@@ -101,7 +105,7 @@ func (w *world) keeper(d store.Driver, told map[task.ID]int) *chains.Keeper {
 			if ref == 9 {
 				return nil, nil //nolint:nilnil // it was deleted
 			}
-			l := task.Lambda{Name: fmt.Sprint("l", ref), Ref: ref, Priorities: []string{"normal"}, Shards: 4, Retention: time.Hour}
+			l := lambdaOf(ref)
 			return &l, nil
 		},
 		Added: func(t *task.Task) { told[t.ID]++ },

@@ -1,13 +1,16 @@
 package chains_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -15,10 +18,19 @@ import (
 // slot is one of a worker that waits.
 type slot struct{ outcomes *[]error }
 
+func (slot) IsIdle(time.Duration) bool { return true }
+
+func (s slot) Reserve(*catalog.Entry) dispatcher.Slot { return s }
+
 func (s slot) Worker() string       { return "waiting" }
 func (s slot) Lease() time.Duration { return time.Minute }
 
 func (s slot) Settle(_ *task.Task, outcome error) { *s.outcomes = append(*s.outcomes, outcome) }
+
+// lambdas knows those of the world.
+type lambdas struct{}
+
+func (lambdas) ByRef(ref uint32) *catalog.Entry { return &catalog.Entry{Lambda: lambdaOf(ref)} }
 
 // Follow-ups that are due are claimed for workers that wait, in the commit that ends their parent. An end
 // that is refused claims nothing, and gives the slots back.
@@ -31,8 +43,14 @@ func TestFollowUpsMatchedWithTheEnd(t *testing.T) {
 			told := map[task.ID]int{}
 			c := w.keeper(w.mem, told).Config
 			c.Log = slog.New(slog.DiscardHandler)
-			c.Match = func(context.Context, *task.Task) chains.Slot { return slot{&outcomes} }
-			c.Sent = func(t *task.Task) { sent = append(sent, t.ID) }
+			waiting := &dispatcher.Register{}
+			for _, name := range []string{"l1", "l2", "l3"} {
+				waiting.Add(name, slot{&outcomes})
+			}
+			c.Starter = dispatcher.NewStarter(dispatcher.StarterConfig{
+				Queue: queue.New(queuemem.New(w.clock, queuemem.Config{})), Lambdas: lambdas{}, Clock: w.clock, Register: waiting,
+				Enqueued: func(t *task.Task) { sent = append(sent, t.ID) },
+			})
 			k := chains.New(c)
 
 			ops := w.end(task.OutcomeSuccess)

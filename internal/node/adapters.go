@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
-	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -17,33 +16,15 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matching finds free slots of workers of this process for a role with its own interface of a slot. A role
-// uses it only after all of them are composed.
-type matching[S any] struct {
-	n  *Node
-	as func(slot *hsc.Slot) S
-}
-
-// Match reserves a slot, if there is one.
-func (m matching[S]) Match(t *task.Task) (none S) {
-	if m.n.hsc != nil {
-		if slot := m.n.hsc.Match(t); slot != nil {
-			return m.as(slot)
-		}
+// newStarter returns what decides how tasks start. hints are the scheduler's, if there is one here.
+func (n *Node) newStarter(c *Config, hints func() intake.Scheduler) *dispatcher.Starter {
+	s := dispatcher.StarterConfig{
+		Queue: n.queue, Lambdas: n.catalog, Clock: c.Clock, Counted: n.isCounted, Enqueued: func(t *task.Task) { hints().Enqueued(t) },
 	}
-	return none
-}
-
-// Serves implements dispatcher.Matcher.
-func (m matching[S]) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
-
-// matchers returns the matchers for direct hand-off; nil if all tasks go through their queues.
-func (n *Node) matchers(c *Config) (dispatcher.Matcher, intake.Matcher) {
-	if c.NoMatch {
-		return nil, nil
+	if !c.NoMatch {
+		s.Register = &n.slots
 	}
-	return matching[dispatcher.Slot]{n, func(s *hsc.Slot) dispatcher.Slot { return s }},
-		matching[intake.Slot]{n, func(s *hsc.Slot) intake.Slot { return s }}
+	return dispatcher.NewStarter(s)
 }
 
 // foundClaimed passes a claimed task that the scheduler found to the HSC.
@@ -67,7 +48,7 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 			return l != nil && l.Mode == task.Deliver
 		},
 		Deliverer: dispatcher.NewDeliverer(dispatcher.DelivererConfig{
-			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
+			Store: n.store, Queue: n.queue, Lambdas: n.catalog, Sealer: seal, Clock: c.Clock, Log: c.Log,
 			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered, Dropped: n.endedUnrun}, Ended: n.ended, Together: c.together(),
 		}),
 	}
@@ -95,9 +76,9 @@ func (n *Node) takePace(g *gates.Gate, p task.Partition) (granted bool, again ta
 	return starts > 0, wait.Again
 }
 
-// schedulerOnly reports whether only the scheduler may start tasks of a lambda: the gates, quotas and limits
-// by key of a lambda are kept there.
-func (n *Node) schedulerOnly(lambda uint32) bool {
+// isCounted reports whether only the scheduler may start tasks of a lambda: the gates, quotas and limits by key
+// of a lambda are kept there.
+func (n *Node) isCounted(lambda uint32) bool {
 	return n.gates.Has(lambda) || n.quotas.book.HasStarts(lambda) || n.quotas.running.keyLimited(lambda) != nil
 }
 

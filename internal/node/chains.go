@@ -3,9 +3,11 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -14,32 +16,15 @@ import (
 )
 
 // newChains returns the store for who may end tasks. hints are the scheduler's, if there is one here.
-func (n *Node) newChains(c *Config, hints func() intake.Scheduler) *chains.Keeper {
+func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints func() intake.Scheduler) *chains.Keeper {
 	k := chains.Config{
 		Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Clock: c.Clock, Log: c.Log,
-		Added: func(t *task.Task) { hints().Added(t) }, Sent: func(t *task.Task) { hints().Enqueued(t) },
+		Added: func(t *task.Task) { hints().Added(t) },
 	}
-	if !c.NoMatch {
-		k.Match = n.matchFollowup
+	if slices.Contains(c.Roles, RoleScheduler) {
+		k.Starter = starter
 	}
 	return chains.New(k)
-}
-
-// matchFollowup reserves a slot for a follow-up that is due, unless it must wait behind others. Only where a
-// worker waits is the queue looked at, which takes the longer the more is on it.
-func (n *Node) matchFollowup(ctx context.Context, t *task.Task) chains.Slot {
-	if n.dispatcher == nil || n.hsc == nil || n.schedulerOnly(t.Partition.Lambda) {
-		return nil
-	}
-	slot := n.hsc.Match(t)
-	if slot == nil {
-		return nil
-	}
-	if n.dispatcher.AnyWaits(ctx, t) {
-		slot.Settle(t, store.ErrSkipped)
-		return nil
-	}
-	return slot
 }
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {

@@ -29,11 +29,11 @@ func (n *Node) newFiring(c *Config, added func(*task.Task)) *cron.Firing {
 // cancelOccurrence asks for the end of a dispatched task. Another process may have changed it meanwhile: then
 // whoever asked asks again.
 func (n *Node) cancelOccurrence(ctx context.Context, t *task.Task) {
-	policy, known := policies{n.catalog}.PolicyOf(t)
-	if !known || t.CancelRequested {
+	l := n.catalog.ByRef(t.Partition.Lambda)
+	if l == nil || t.CancelRequested {
 		return
 	}
-	next, effect, err := t.Apply(task.Event{Kind: task.Cancel}, n.clock.Now(), policy)
+	next, effect, err := t.Apply(task.Event{Kind: task.Cancel}, n.clock.Now(), l.PolicyFor(t))
 	if err != nil {
 		return
 	}

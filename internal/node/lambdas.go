@@ -58,24 +58,6 @@ func (n *Node) weights(lambda uint32) []uint16 {
 	return nil
 }
 
-// policies returns a task's policy from the catalog.
-type policies struct{ catalog *catalog.Catalog }
-
-func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
-	l := p.catalog.ByRef(t.Partition.Lambda)
-	if l == nil {
-		return task.Policy{}, false
-	}
-	return l.PolicyFor(t), true
-}
-
-func (p policies) PrioritiesBefore(t *task.Task) uint8 {
-	if l := p.catalog.ByRef(t.Partition.Lambda); l != nil {
-		return l.PrioritiesBefore(t.Partition.Priority)
-	}
-	return t.Partition.Priority + 1
-}
-
 // nameOf returns the name of a lambda; empty for one that is gone.
 func nameOf(l *catalog.Entry) string {
 	if l == nil {

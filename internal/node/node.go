@@ -124,16 +124,16 @@ func (n *Node) compose(c Config) {
 	n.queue.UseSealer(n.keyring.Messages())
 	n.queue.UseWeights(n.weights)
 	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
-	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
-	n.chains = n.newChains(&c, func() intake.Scheduler { return inboundHints })
+	hints := func() intake.Scheduler { return inboundHints }
+	starter := n.newStarter(&c, hints)
+	n.chains = n.newChains(&c, starter, hints)
 	n.firing = n.newFiring(&c, func(t *task.Task) { inboundHints.Added(t) })
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
-			Store: n.chains, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: logging.Of(c.Log, "dispatcher"),
-			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
+			Starter: starter, Store: n.chains, Log: logging.Of(c.Log, "dispatcher"), DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
 			Occurrences: n.firing.Decide,
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
@@ -150,13 +150,13 @@ func (n *Node) compose(c Config) {
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
-			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
+			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Traceparent: n.tracer.Traceparent,
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
 		})
 	}
-	n.composeIntake(&c, seal, inboundHints, toInbound)
+	n.composeIntake(&c, seal, inboundHints, starter)
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.composeInbound(&c, seal)
 	}
@@ -164,11 +164,11 @@ func (n *Node) compose(c Config) {
 }
 
 // composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.
-func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
+func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, starter *dispatcher.Starter) {
 	n.intake = intake.New(intake.Config{
 		Complete: n.chains.Complete, Renew: n.chains.Renew,
-		Store: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
-		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), SchedulerOnly: n.schedulerOnly, Shared: c.shared,
+		Store: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Starter: starter, Clock: c.Clock,
+		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 // is reports whether no worker has a stream here or a lease for a lambda. While the leases cannot be read it
 // is false.
 func (w *noWorker) is(l *catalog.Entry) bool {
-	if w.n.hsc != nil && w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
+	if len(w.n.slots.Of(l)) > 0 {
 		return false
 	}
 	look := w.look()

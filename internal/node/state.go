@@ -79,7 +79,8 @@ type Node struct {
 	periodic   *cron.Service     // nil without inbound's role
 	groups     *group.Keeper     // nil without inbound's role
 	grouping   *group.Service    // nil without inbound's role
-	hsc        *hsc.Service      // nil without the role
+	slots      dispatcher.Register
+	hsc        *hsc.Service // nil without the role
 	noWorker   *noWorker
 	guard      *guard.Guard
 	tokens     *tokens.Registry
