@@ -2,18 +2,20 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -25,21 +27,28 @@ type filler struct {
 	calls int
 }
 
-func (f *filler) fill(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (done cron.Filled, err error) {
+func (f *filler) fill(ctx context.Context, of string, position []byte, limit int) (done inbound.Part, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
+	var b struct{ From, To task.Instant }
+	if err := json.Unmarshal([]byte(of), &b); err != nil {
+		return done, err
+	}
+	last := b.From - 1_000_000
+	if len(position) > 0 {
+		last = task.Instant(binary.BigEndian.Uint64(position))
+	}
 	f.who[fmt.Sprint(access.From(ctx).Name, access.From(ctx).Grants.Strings())] = true
-	done.Last = max(after, b.From-1_000_000)
-	for done.Last+1_000_000 < b.To && len(done.Outcomes) < limit {
-		done.Last += 1_000_000
+	for last+1_000_000 < b.To && len(done.Outcomes) < limit {
+		last += 1_000_000
 		outcome := "scheduled"
-		if f.seen[done.Last]++; f.seen[done.Last] > 1 {
+		if f.seen[last]++; f.seen[last] > 1 {
 			outcome = "backfilled"
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	done.IsLast = len(done.Outcomes) < limit
+	done.Examined, done.Next, done.IsLast = len(done.Outcomes), binary.BigEndian.AppendUint64(nil, uint64(last)), len(done.Outcomes) < limit
 	return done, nil
 }
 
@@ -53,7 +62,7 @@ func newFiller() *filler { return &filler{seen: map[task.Instant]int{}, who: map
 
 func (f *fixture) createBackfill(s *server, seconds int, r *kinesinv1.BackfillCronRequest) *kinesinv1.Job {
 	f.T.Helper()
-	j, err := s.CreateBackfill(f.Ctx, &cron.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
+	j, err := s.CreateBackfill(f.Ctx, fmt.Sprintf(`{"cron":"tick","from":1000000,"to":%d}`, 1_000_000*(seconds+1)), "mail", r)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -65,7 +74,7 @@ func TestABackfillKeepsItsPace(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
 		f.As("ops", "schedule:mail", "operate:mail")
-		s := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
+		s := f.server(func(c *jobs.Config) { c.Backfills = fills.fill })
 		j := f.createBackfill(s, 100, &kinesinv1.BackfillCronRequest{Pace: 10})
 		f.Time.Advance(4 * time.Second)
 		if n := fills.count(); n < 40 || n > 45 {
@@ -93,7 +102,7 @@ func TestABackfillKeepsItsPace(t *testing.T) {
 func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
 	run(t, func(f *fixture) {
 		s := f.server(func(c *jobs.Config) {
-			c.Fill = newFiller().fill
+			c.Backfills = newFiller().fill
 			c.Recovery = func(where string) (uint32, error) { return uint32(len(where)), nil }
 		})
 		if j := f.createBackfill(s, 1, &kinesinv1.BackfillCronRequest{}); j.Pace != uint32(len("lambda=mail")) {
@@ -108,13 +117,13 @@ func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
 func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
-		first := f.server(func(c *jobs.Config) { c.Fill, c.Store = fills.fill, &dying{Store: f.Store, saves: 4} })
+		first := f.server(func(c *jobs.Config) { c.Backfills, c.Store = fills.fill, &dying{Store: f.Store, saves: 4} })
 		j := f.createBackfill(first, 10_500, &kinesinv1.BackfillCronRequest{})
 		f.Time.Advance(5 * time.Second)
 		if n := fills.count(); n == 0 || n == 10_500 {
 			t.Fatalf("%d occurrences before the server died", n)
 		}
-		second := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
+		second := f.server(func(c *jobs.Config) { c.Backfills = fills.fill })
 		f.Time.Advance(25 * time.Second)
 		if n := fills.count(); n != 10_500 || f.job(second, j.Id).State != "done" {
 			t.Errorf("%d occurrences, %v", n, f.job(second, j.Id))
@@ -132,7 +141,7 @@ func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 // A release without backfills would take one for a change of all tasks. It cannot read the row.
 func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 	run(t, func(f *fixture) {
-		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
+		s := f.server(func(c *jobs.Config) { c.Backfills = newFiller().fill })
 		j := f.createBackfill(s, 1000, &kinesinv1.BackfillCronRequest{Pace: 1})
 		row, err := f.Store.Control(f.Ctx, "job", j.Id)
 		if err != nil {
@@ -144,18 +153,21 @@ func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 		if err := json.Unmarshal(row.Value, &earlier); err == nil {
 			t.Errorf("it reads %s", row.Value)
 		}
+		if !strings.Contains(string(row.Value), `"backfill":{"cron":"tick","from":1000000,"to":1001000000}`) {
+			t.Errorf("its range is not as it was given: %s", row.Value)
+		}
 	})
 }
 
 func TestARepeatedBackfillCall(t *testing.T) {
 	run(t, func(f *fixture) {
-		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
+		s := f.server(func(c *jobs.Config) { c.Backfills = newFiller().fill })
 		id := task.NewID(inboundtest.Start, 1, 2)
 		one := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]})
 		if two := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]}); two.Id != one.Id {
 			t.Errorf("jobs %s and %s", one.Id, two.Id)
 		}
-		if _, err := s.CreateBackfill(f.Ctx, &cron.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
+		if _, err := s.CreateBackfill(f.Ctx, `{"cron":"tock"}`, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
 			t.Error("another backfill has the id of the first")
 		}
 	})
@@ -167,7 +179,7 @@ func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
 		fills := newFiller()
 		f.As("ops", "schedule:mail", "operate:mail")
 		s := f.server(func(c *jobs.Config) {
-			c.Fill = fills.fill
+			c.Backfills = fills.fill
 			c.GrantsOf = func(context.Context, string) (access.Grants, error) {
 				return access.ParseGrants([]string{"schedule:mail"})
 			}

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -29,22 +28,21 @@ func (s *Service) CancelMembers(ctx context.Context, group string, r *kinesinv1.
 	return response.GetJob(), err
 }
 
-// cancelMembers cancels the next members of a group.
-func (s *Service) cancelMembers(ctx context.Context, j *job) (step, error) {
-	var from uint32
-	if len(j.Position) == 4 {
-		from = binary.BigEndian.Uint32(j.Position)
-	}
+// over does the next part of the range of a job, and cancels the tasks in it.
+func (s *Service) over(ctx context.Context, j *job, r inbound.Range, of string) (step, error) {
 	as := access.With(ctx, access.Caller{Identity: access.Identity{Name: j.Identity, Grants: j.may}})
-	rows, next, isLast, err := s.Members(as, j.Group, from, j.batch())
+	part, err := r(as, of, j.Position, j.batch())
 	if err != nil {
 		return step{}, refusal.Wire(err)
 	}
-	rows = slices.DeleteFunc(rows, func(r inbound.Row) bool { return r.ID.IsZero() || r.State.IsEnd() })
-	done := step{examined: int(next - from), matched: len(rows), position: binary.BigEndian.AppendUint32(nil, next), isLast: isLast}
+	rows := slices.DeleteFunc(part.Rows, func(r inbound.Row) bool { return r.ID.IsZero() || r.State.IsEnd() })
+	done := step{examined: part.Examined, matched: len(rows) + len(part.Outcomes), position: part.Next, isLast: part.IsLast}
 	if len(rows) > 0 {
 		done.idOf = func(i int) string { return s.Tasks.PublicID(&rows[i]) }
 		done.changed = s.actAgain(ctx, j, rows, nil)
+	}
+	for _, outcome := range part.Outcomes {
+		done.changed = append(done.changed, inbound.Changed{Outcome: outcome})
 	}
 	return done, nil
 }

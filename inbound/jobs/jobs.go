@@ -19,7 +19,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -77,14 +76,6 @@ type Tasks interface {
 	Names(row *inbound.Row) (lambda, priority string)
 }
 
-// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time; 0: the first ones.
-// It leaves alone what it did before. The caller in the context is who made the job.
-type Fill func(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (cron.Filled, error)
-
-// Members returns members of a group from an index on that have not ended, at most limit, and where the next
-// ones begin. It seals the group, as the caller in the context.
-type Members func(ctx context.Context, group string, from uint32, limit int) (rows []inbound.Row, next uint32, isLast bool, err error)
-
 // Config is what a Service is made of.
 type Config struct {
 	Store Store
@@ -102,10 +93,10 @@ type Config struct {
 	// GrantsOf returns what an identity may do now; an error of permission_denied if it may do nothing any
 	// more, which ends its jobs. nil: jobs keep the grants that they were made with.
 	GrantsOf func(ctx context.Context, identity string) (access.Grants, error)
-	// Fill schedules occurrences of crons; nil: there are no backfills.
-	Fill Fill
-	// Members has those of groups; nil: no job cancels them.
-	Members Members
+	// Backfills schedule occurrences of crons; nil: there are none.
+	Backfills inbound.Range
+	// Members are those of groups, to cancel; nil: no job does. It seals a group first.
+	Members inbound.Range
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 	// Traced returns the span of a call, for a job that it makes, and Step begins that of a step of such a

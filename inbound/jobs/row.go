@@ -11,7 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -49,8 +48,8 @@ type job struct {
 	// Traceparent is the span of the call that made it, if that was traced.
 	Traceparent string `json:"traceparent,omitempty"`
 
-	Backfill *cron.Backfill `json:"backfill,omitempty"`
-	Group    string         `json:"group,omitempty"` // whose members are cancelled
+	Backfill json.RawMessage `json:"backfill,omitempty"` // whose occurrences are scheduled
+	Group    string          `json:"group,omitempty"`    // whose members are cancelled
 
 	Matched  int64            `json:"matched"`
 	Examined int64            `json:"examined"`
@@ -87,11 +86,7 @@ func (j *job) hasEnded() bool {
 
 // isSame reports whether two jobs were asked for by the same call.
 func (j *job) isSame(asked *job) bool {
-	if j.Group != asked.Group || (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
-		return false
-	}
-	a, b := j.Backfill, asked.Backfill
-	return a == nil || a.Cron == b.Cron && a.Life == b.Life && a.From == b.From && a.To == b.To && bytes.Equal(a.Spec, b.Spec)
+	return j.Group == asked.Group && bytes.Equal(j.Backfill, asked.Backfill) && j.Action == asked.Action && j.Where == asked.Where && j.Identity == asked.Identity
 }
 
 // batch returns how many tasks one step changes: as many as come in half a second of the job's pace.
@@ -171,8 +166,13 @@ func (j *job) wire() *kinesinv1.Job {
 		Ended: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
 		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, By: j.By, Spread: j.Spread, Force: j.Force, Due: int64(j.Due), Group: j.Group,
 	}
-	if b := j.Backfill; b != nil {
-		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, From: int64(b.From), To: int64(b.To)}
+	if j.Backfill != nil {
+		var b struct {
+			Cron     string
+			From, To int64
+		}
+		_ = json.Unmarshal(j.Backfill, &b) // of what cannot be read nothing is shown
+		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, From: b.From, To: b.To}
 	}
 	return w
 }

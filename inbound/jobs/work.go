@@ -77,9 +77,9 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	}
 	switch {
 	case j.Backfill != nil:
-		return s.fill(ctx, j)
+		return s.over(ctx, j, s.Backfills, string(j.Backfill))
 	case j.Group != "":
-		return s.cancelMembers(ctx, j)
+		return s.over(ctx, j, s.Members, j.Group)
 	case j.Plan != nil && !j.Plan.Listed:
 		return s.list(ctx, j)
 	case j.Plan != nil:

@@ -191,11 +191,11 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf, Rested: n.rests,
 		Traced: n.tracer.Current, Step: n.tracer.Step,
-		Fill: func(ctx context.Context, b *cron.Backfill, after task.Instant, limit int) (cron.Filled, error) {
-			return n.periodic.Fill(ctx, b, after, limit)
+		Backfills: func(ctx context.Context, of string, position []byte, limit int) (inbound.Part, error) {
+			return n.periodic.Range(ctx, of, position, limit)
 		},
-		Members: func(ctx context.Context, group string, from uint32, limit int) ([]inbound.Row, uint32, bool, error) {
-			return n.grouping.ToCancel(ctx, group, from, limit)
+		Members: func(ctx context.Context, of string, position []byte, limit int) (inbound.Part, error) {
+			return n.grouping.Range(ctx, of, position, limit)
 		},
 	})
 	n.gating = gating.New(gating.Config{

@@ -2,15 +2,19 @@ package cron
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -75,7 +79,11 @@ func (s *Service) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronReq
 		return nil, refusal.Invalid("there are %d nominal times of cron %s from %s until %s, and a backfill of more than %d has to say so: set all (--all) if that is meant, or want a shorter range",
 			count, c.Name, utc(from), utc(to), backfillMax)
 	}
-	job, err := s.Jobs.CreateBackfill(ctx, b, c.Lambda, r)
+	of, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.Jobs.CreateBackfill(ctx, string(of), c.Lambda, r)
 	return &kinesinv1.BackfillCronResponse{Job: job}, err
 }
 
@@ -133,6 +141,22 @@ func (s *Service) dryRun(ctx context.Context, c *Cron, b *Backfill, count int64,
 	}
 	job.Cost = fmt.Sprintf("schedules %d tasks", job.Outcomes[scheduled])
 	return job, nil
+}
+
+// Range is the inbound.Range of backfills. The position is the nominal time that one has come to.
+func (s *Service) Range(ctx context.Context, of string, position []byte, limit int) (inbound.Part, error) {
+	var b Backfill
+	if err := json.Unmarshal([]byte(of), &b); err != nil {
+		return inbound.Part{}, fmt.Errorf("%w: backfill: %w", store.ErrCorrupt, err)
+	}
+	var after task.Instant
+	if len(position) == 8 {
+		after = task.Instant(binary.BigEndian.Uint64(position))
+	}
+	filled, err := s.Fill(ctx, &b, after, limit)
+	return inbound.Part{
+		Outcomes: filled.Outcomes, Examined: len(filled.Outcomes), Next: binary.BigEndian.AppendUint64(nil, uint64(filled.Last)), IsLast: filled.IsLast,
+	}, err
 }
 
 // Fill schedules the next occurrences of a backfill, at most limit, after a nominal time. It leaves alone

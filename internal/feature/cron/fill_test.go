@@ -17,15 +17,15 @@ func (f *fixture) fill(from, to string) map[string]int {
 	f.T.Helper()
 	f.backfillFrom(from, to)
 	outcomes := map[string]int{}
-	for after, isLast := task.Instant(0), false; !isLast; {
-		filled, err := f.Fill(f.Ctx, f.backfill, after, 3)
+	for position, isLast := []byte(nil), false; !isLast; {
+		filled, err := f.Range(f.Ctx, f.backfill, position, 3)
 		if err != nil {
 			f.T.Fatal(err)
 		}
 		for _, outcome := range filled.Outcomes {
 			outcomes[outcome]++
 		}
-		after, isLast = filled.Last, filled.IsLast
+		position, isLast = filled.Next, filled.IsLast
 	}
 	return outcomes
 }
@@ -137,7 +137,7 @@ func TestADryRunOfABackfill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j := r.Job; j.Matched != 13 || !j.MatchedExact || j.Outcomes["scheduled"] != 12 || j.Outcomes["ran"] != 1 || len(j.Backfill.Sample) != 10 || len(f.filled) > 0 || f.backfill != nil {
+	if j := r.Job; j.Matched != 13 || !j.MatchedExact || j.Outcomes["scheduled"] != 12 || j.Outcomes["ran"] != 1 || len(j.Backfill.Sample) != 10 || len(f.filled) > 0 || f.backfill != "" {
 		t.Errorf("%v, filled %v", j, f.filled)
 	}
 }
@@ -173,10 +173,10 @@ func TestABackfillThatIsRefused(t *testing.T) {
 	if r, err := f.BackfillCron(f.Ctx, many); err != nil || r.Job.Matched != 10_000_000 || !strings.Contains(r.Job.Cost, "more than 100000 are refused without all") {
 		t.Error(r, err)
 	}
-	if many.DryRun, many.All = false, true; f.backfill != nil {
+	if many.DryRun, many.All = false, true; f.backfill != "" {
 		t.Error("it began all the same")
 	}
-	if _, err := f.BackfillCron(f.Ctx, many); err != nil || f.backfill == nil {
+	if _, err := f.BackfillCron(f.Ctx, many); err != nil || f.backfill == "" {
 		t.Error(err)
 	}
 	many.To = int64(year) + 20_000_001_000_000
@@ -190,22 +190,22 @@ func TestABackfillEndsWithItsCron(t *testing.T) {
 	made := f.set(nightly())
 	f.backfillFrom("14T12:00:00", "14T20:00:00")
 	f.As("ops", "read:mail", "operate:mail")
-	_, err := f.Fill(f.Ctx, f.backfill, 0, 3)
+	_, err := f.Range(f.Ctx, f.backfill, nil, 3)
 	refused(t, err, kinesinv1.Reason_REASON_PERMISSION_DENIED, "nightly")
 	f.As("ops", "*:*")
 	if _, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fill(f.Ctx, f.backfill, 0, 3); err != nil {
+	if _, err := f.Range(f.Ctx, f.backfill, nil, 3); err != nil {
 		t.Errorf("a pause changes no expression: %v", err)
 	}
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = made.Version+1, "@daily" }))
-	_, err = f.Fill(f.Ctx, f.backfill, 0, 3)
+	_, err = f.Range(f.Ctx, f.backfill, nil, 3)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "changed")
 	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Fill(f.Ctx, f.backfill, 0, 3)
+	_, err = f.Range(f.Ctx, f.backfill, nil, 3)
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "nightly")
 }
 

@@ -33,7 +33,7 @@ type fixture struct {
 	asked   []*kinesinv1.ScheduleRequest
 	problem *kinesinv1.Problem
 	// backfill is the newest one, and filled are the nominal times that backfills scheduled.
-	backfill *cron.Backfill
+	backfill string
 	filled   []int64
 	// cancelled are the tasks that were.
 	cancelled []string
@@ -70,8 +70,8 @@ func (f *fixture) PutBackfill(ctx context.Context, c *cron.Cron, nominals []task
 }
 
 // CreateBackfill notes the backfill, and runs nothing.
-func (f *fixture) CreateBackfill(_ context.Context, b *cron.Backfill, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
-	f.backfill = b
+func (f *fixture) CreateBackfill(_ context.Context, of, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
+	f.backfill = of
 	return &kinesinv1.Job{Id: "j1"}, nil
 }
 

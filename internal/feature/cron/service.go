@@ -30,8 +30,8 @@ type Keeper interface {
 
 // Jobs runs backfills.
 type Jobs interface {
-	// CreateBackfill starts the job of a backfill of a cron of a lambda.
-	CreateBackfill(ctx context.Context, b *Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error)
+	// CreateBackfill starts the job of a backfill, in its stored form, of a cron of a lambda.
+	CreateBackfill(ctx context.Context, of, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error)
 }
 
 // Lambdas finds lambdas, also those that another process created a moment ago.

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"encoding/binary"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -52,20 +53,24 @@ func (s *Service) sealForCancel(ctx context.Context, id string) (*Group, error) 
 	return g, err
 }
 
-// ToCancel returns members of a group from an index on that have not ended, at most limit, for the job that
-// cancels them, and where the next ones begin. It sees to it that the group is sealed first.
-func (s *Service) ToCancel(ctx context.Context, id string, from uint32, limit int) (rows []inbound.Row, next uint32, isLast bool, err error) {
+// Range is the inbound.Range of members of a group that are cancelled. The position is the index that it has come to. It
+// sees to it that the group is sealed first.
+func (s *Service) Range(ctx context.Context, id string, position []byte, limit int) (inbound.Part, error) {
 	g, err := s.find(ctx, id)
 	if err == nil && g.Cancelled.IsZero() && g.Completed.IsZero() {
 		g, err = s.sealForCancel(ctx, id)
 	}
 	if err != nil {
-		return nil, 0, false, err
+		return inbound.Part{}, err
 	}
-	next = min(g.Members, from+uint32(limit))
+	var from uint32
+	if len(position) == 4 {
+		from = binary.BigEndian.Uint32(position)
+	}
+	next := min(g.Members, from+uint32(limit))
 	found, err := s.Store.Tasks(ctx, g.IDs(min(from, next), next))
 	if err != nil {
-		return nil, 0, false, err
+		return inbound.Part{}, err
 	}
 	var ids []string
 	for i := range found {
@@ -73,6 +78,8 @@ func (s *Service) ToCancel(ctx context.Context, id string, from uint32, limit in
 			ids = append(ids, s.PublicID(&found[i]))
 		}
 	}
-	rows, err = s.Tasks.RowsOf(ctx, ids)
-	return rows, next, next == g.Members, err
+	rows, err := s.Tasks.RowsOf(ctx, ids)
+	return inbound.Part{
+		Rows: rows, Examined: int(next - from), Next: binary.BigEndian.AppendUint32(nil, next), IsLast: next == g.Members,
+	}, err
 }
