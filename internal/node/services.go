@@ -2,8 +2,8 @@ package node
 
 import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/feature/deadletter"
+	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/rest"
 )
@@ -26,7 +26,7 @@ func (n *Node) Services() (s Services) {
 	if n.inbound == nil {
 		return s
 	}
-	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer, &glance{source: n, clock: n.clock}}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer, &glance{source: n, clock: n.clock}}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, job.VerbOf)
 	s.DeadLetters = n.guard.DeadLetters(deadletter.New(deadletter.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)

@@ -16,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
@@ -29,6 +28,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/group"
+	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -71,7 +71,7 @@ type Node struct {
 	inbound    *inbound.Inbound // nil without the role
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
-	jobs       *jobs.Service    // nil without inbound's role
+	jobs       *job.Service     // nil without inbound's role
 	gating     *gating.Service  // nil without inbound's role
 	firing     *cron.Firing
 	chaining   *chaining.Service // nil without inbound's role

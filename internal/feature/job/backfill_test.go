@@ -1,4 +1,4 @@
-package jobs_test
+package job_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
-	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -74,7 +74,7 @@ func TestABackfillKeepsItsPace(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
 		f.As("ops", "schedule:mail", "operate:mail")
-		s := f.server(func(c *jobs.Config) { c.Backfills = fills.fill })
+		s := f.server(func(c *job.Config) { c.Backfills = fills.fill })
 		j := f.createBackfill(s, 100, &kinesinv1.BackfillCronRequest{Pace: 10})
 		f.Time.Advance(4 * time.Second)
 		if n := fills.count(); n < 40 || n > 45 {
@@ -101,7 +101,7 @@ func TestABackfillKeepsItsPace(t *testing.T) {
 
 func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
 	run(t, func(f *fixture) {
-		s := f.server(func(c *jobs.Config) {
+		s := f.server(func(c *job.Config) {
 			c.Backfills = newFiller().fill
 			c.Recovery = func(where string) (uint32, error) { return uint32(len(where)), nil }
 		})
@@ -117,13 +117,13 @@ func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
 func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
-		first := f.server(func(c *jobs.Config) { c.Backfills, c.Store = fills.fill, &dying{Store: f.Store, saves: 4} })
+		first := f.server(func(c *job.Config) { c.Backfills, c.Store = fills.fill, &dying{Store: f.Store, saves: 4} })
 		j := f.createBackfill(first, 10_500, &kinesinv1.BackfillCronRequest{})
 		f.Time.Advance(5 * time.Second)
 		if n := fills.count(); n == 0 || n == 10_500 {
 			t.Fatalf("%d occurrences before the server died", n)
 		}
-		second := f.server(func(c *jobs.Config) { c.Backfills = fills.fill })
+		second := f.server(func(c *job.Config) { c.Backfills = fills.fill })
 		f.Time.Advance(25 * time.Second)
 		if n := fills.count(); n != 10_500 || f.job(second, j.Id).State != "done" {
 			t.Errorf("%d occurrences, %v", n, f.job(second, j.Id))
@@ -141,7 +141,7 @@ func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 // A release without backfills would take one for a change of all tasks. It cannot read the row.
 func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 	run(t, func(f *fixture) {
-		s := f.server(func(c *jobs.Config) { c.Backfills = newFiller().fill })
+		s := f.server(func(c *job.Config) { c.Backfills = newFiller().fill })
 		j := f.createBackfill(s, 1000, &kinesinv1.BackfillCronRequest{Pace: 1})
 		row, err := f.Store.Control(f.Ctx, "job", j.Id)
 		if err != nil {
@@ -161,7 +161,7 @@ func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 
 func TestARepeatedBackfillCall(t *testing.T) {
 	run(t, func(f *fixture) {
-		s := f.server(func(c *jobs.Config) { c.Backfills = newFiller().fill })
+		s := f.server(func(c *job.Config) { c.Backfills = newFiller().fill })
 		id := task.NewID(inboundtest.Start, 1, 2)
 		one := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]})
 		if two := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]}); two.Id != one.Id {
@@ -178,7 +178,7 @@ func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
 		f.As("ops", "schedule:mail", "operate:mail")
-		s := f.server(func(c *jobs.Config) {
+		s := f.server(func(c *job.Config) {
 			c.Backfills = fills.fill
 			c.GrantsOf = func(context.Context, string) (access.Grants, error) {
 				return access.ParseGrants([]string{"schedule:mail"})

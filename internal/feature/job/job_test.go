@@ -1,4 +1,4 @@
-package jobs_test
+package job_test
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
-	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -94,18 +94,18 @@ func (f *fixture) RescheduleRows(ctx context.Context, rows []inbound.Row, to fun
 
 // server is a process that runs jobs.
 type server struct {
-	*jobs.Service
+	*job.Service
 }
 
-func (f *fixture) server(change ...func(*jobs.Config)) *server {
-	c := jobs.Config{
+func (f *fixture) server(change ...func(*job.Config)) *server {
+	c := job.Config{
 		Store: f.Store, Tasks: f, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Shared: true,
 		Ended: func(_ context.Context, j *kinesinv1.Job) { f.ended = append(f.ended, j.Id+" "+j.State) },
 	}
 	for _, one := range change {
 		one(&c)
 	}
-	s := jobs.New(c)
+	s := job.New(c)
 	ctx, cancel := context.WithCancel(f.T.Context())
 	over := make(chan struct{})
 	go func() {
@@ -243,7 +243,7 @@ func TestAJobIsControlled(t *testing.T) {
 func TestAnotherServerGoesOn(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5000)
-		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.Store, saves: 4} })
+		first := f.server(func(c *job.Config) { c.Store = &dying{Store: f.Store, saves: 4} })
 		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
 		f.Time.Advance(5 * time.Second)
 		if n := f.count("state=cancelled"); n == 0 || n == 5000 {
@@ -263,7 +263,7 @@ func TestAnotherServerGoesOn(t *testing.T) {
 
 // dying is the store of a process that dies: after some writes none gets there, and nothing is read.
 type dying struct {
-	jobs.Store
+	job.Store
 
 	mu    sync.Mutex
 	saves int
@@ -395,7 +395,7 @@ func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
 		f.schedule("pay", "", 100)
 		f.As("ops", "read:*", "cancel:mail")
 		may, problem := access.All(), error(nil)
-		s := f.server(func(c *jobs.Config) {
+		s := f.server(func(c *job.Config) {
 			c.GrantsOf = func(_ context.Context, identity string) (access.Grants, error) {
 				if identity != "ops" {
 					t.Errorf("asked for %q", identity)
@@ -477,7 +477,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		if n := f.count("state=cancelled"); n != 0 {
 			t.Errorf("%d tasks were cancelled", n)
 		}
-		metered := f.server(func(c *jobs.Config) { c.Metered = true })
+		metered := f.server(func(c *job.Config) { c.Metered = true })
 		if j := f.create(metered, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", DryRun: true}); !strings.Contains(j.Cost, "44 read units") || !strings.Contains(j.Cost, "80 write units") {
 			t.Error(j.Cost)
 		}
@@ -563,7 +563,7 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 func TestAShiftGoesOn(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5000)
-		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.Store, saves: 14} })
+		first := f.server(func(c *job.Config) { c.Store = &dying{Store: f.Store, saves: 14} })
 		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", By: (3 * time.Hour).Microseconds()})
 		f.Time.Advance(5 * time.Second)
 		if n := len(f.moved); n == 0 || n == 5000 {
@@ -717,7 +717,7 @@ func TestOldJobsGo(t *testing.T) {
 			f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
 			f.Time.Advance(5 * time.Second)
 		}
-		f.Time.Advance(jobs.KeptFor - time.Hour)
+		f.Time.Advance(job.KeptFor - time.Hour)
 		if all, _ := s.ListJobs(f.Ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 3 {
 			t.Errorf("%d jobs", len(all.Jobs))
 		}

@@ -1,11 +1,11 @@
-// Package jobs changes sets of tasks: a job is a control row that says what to do with which tasks, how far
+// Package job changes sets of tasks: a job is a control row that says what to do with which tasks, how far
 // it has come, and who is at it. It survives its client and its servers. Any server with inbound's role goes
 // on with a job whose server is gone, from the last batch that was noted, so that a batch may be applied
 // twice: each action leaves a task that it has changed already as it is.
 //
 // A job has one writer, by a lease in its row, and acts with the grants that its maker had and still has. The
 // package reads and changes tasks by inbound alone.
-package jobs
+package job
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package jobs
+package job
 
 import "github.com/kinesin-io/kinesin/internal/access"
 
