@@ -70,12 +70,9 @@ func (s *spied) done() string {
 	return asked
 }
 
-func inBook(t *testing.T, f func(t *testing.T, rows *spied, b *control.Book[thing])) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		rows := &spied{ControlRows: store.New(mem.New(), store.Config{Clock: clock.Real()})}
-		f(t, rows, control.NewBook(rows, kind(), clock.Real()))
-	})
+func newBook() (*spied, *control.Book[thing]) {
+	rows := &spied{ControlRows: store.New(mem.New(), store.Config{Clock: clock.Real()})}
+	return rows, control.NewBook(rows, kind(), clock.Real())
 }
 
 func count(t *thing) (control.Do, error) {
@@ -85,7 +82,8 @@ func count(t *thing) (control.Do, error) {
 
 // TestAChangeIsMadeAgain has others change the row before each try.
 func TestAChangeIsMadeAgain(t *testing.T) {
-	inBook(t, func(t *testing.T, rows *spied, b *control.Book[thing]) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, b := newBook()
 		if err := b.Put(t.Context(), &thing{ID: "a", Count: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +128,8 @@ func TestAChangeIsMadeAgain(t *testing.T) {
 
 // TestAChangeOfWhatIsNotThere has no row, and one that ended.
 func TestAChangeOfWhatIsNotThere(t *testing.T) {
-	inBook(t, func(t *testing.T, rows *spied, b *control.Book[thing]) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, b := newBook()
 		named := func(t *thing) (control.Do, error) {
 			t.ID = "a"
 			return count(t)
@@ -171,7 +170,8 @@ func TestAChangeOfWhatIsNotThere(t *testing.T) {
 
 // TestWhatEndsIsFoundAllTheTime fails each write of a burial once, and buries again.
 func TestWhatEndsIsFoundAllTheTime(t *testing.T) {
-	inBook(t, func(t *testing.T, rows *spied, b *control.Book[thing]) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, b := newBook()
 		lost := errors.New("lost")
 		one := &thing{ID: "a", Ended: 1}
 		if err := b.Put(t.Context(), one); err != nil {
@@ -210,7 +210,8 @@ func TestWhatEndsIsFoundAllTheTime(t *testing.T) {
 
 // TestWhatIsForgotten has values that ended at different times, one of which cannot be forgotten.
 func TestWhatIsForgotten(t *testing.T) {
-	inBook(t, func(t *testing.T, rows *spied, b *control.Book[thing]) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b := newBook()
 		now := clock.Real().Now()
 		for name, age := range map[string]time.Duration{"a": 5 * time.Hour, "b": 4 * time.Hour, "c": 3 * time.Hour, "d": 2 * time.Hour, "e": time.Hour} {
 			one := &thing{ID: name, Ended: now.Add(-age)}

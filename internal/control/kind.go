@@ -23,7 +23,10 @@ func (m *Meta) IsBuried() bool { return m.buried }
 
 func (m *Meta) meta() *Meta { return m }
 
-func metaOf[T any](t *T) *Meta { return any(t).(interface{ meta() *Meta }).meta() }
+func metaOf[T any](t *T) *Meta {
+	kept, _ := any(t).(interface{ meta() *Meta }) // who embeds Meta has the method
+	return kept.meta()
+}
 
 // Kind says how values of a type, which embeds Meta, are kept as rows. What another version of the program added to a
 // row, as members of its object, stays when the row is changed here.
@@ -39,7 +42,8 @@ type Kind[T any] struct {
 
 // Decode reads a row.
 func (k *Kind[T]) Decode(row store.Control) (*T, error) {
-	t, err := new(T), error(nil)
+	var err error
+	t := new(T)
 	if k.Read != nil {
 		err = k.Read(row.Name, row.Value, t)
 	} else {
@@ -80,7 +84,7 @@ func (k *Kind[T]) encode(kind string, t *T) (store.Control, error) {
 func WithUnknown(value, older []byte, form reflect.Type) ([]byte, error) {
 	var kept, all map[string]json.RawMessage
 	if json.Unmarshal(older, &kept) != nil {
-		return value, nil // it has no members
+		return value, nil //nolint:nilerr // what is no object has no members
 	}
 	if form.Kind() == reflect.Pointer {
 		form = form.Elem()
