@@ -24,19 +24,17 @@ const (
 
 // way is how the starts of one From differ from those of others.
 type way struct {
-	early     time.Duration // how long before its due time a task may get a slot; negative: any time
-	cached    bool          // a queue that is a service is not asked for its depth, as each answer is a request
-	slotFirst bool          // queues are looked at only where a slot is free, since a look takes the longer the more is on them
-	bounded   bool          // a task starts here only while its queue is far from full
-	queues    bool          // a task without a slot goes to its queue
+	early    time.Duration // how long before its due time a task may get a slot; negative: any time
+	asks     bool          // its queue is asked for its depth, though it may be a service, and has to be far from full
+	slotOnly bool          // without a slot it does not start here, nor are queues looked at, which may have much to count
 }
 
 // ways has the way of each From. Inbound may take a slot for as long before the due time as workers hold what
 // they claim, so that the slot is not kept from a task that could run meanwhile.
 var ways = [...]way{
-	Owner:    {early: -1, cached: true, queues: true},
-	Near:     {early: 40 * time.Millisecond, bounded: true, queues: true},
-	Followup: {early: 0, cached: true, slotFirst: true},
+	Owner:    {early: -1},
+	Near:     {early: 40 * time.Millisecond, asks: true},
+	Followup: {slotOnly: true},
 }
 
 const (
@@ -131,7 +129,7 @@ type Start struct {
 func (r *Round) Start(ctx context.Context, o *task.Order, from From) (s Start, next task.Task, err error) {
 	t, w, event := &o.Task, &ways[from], o.Event
 	l, expired := r.Lambdas.ByRef(t.Partition.Lambda), t.IsExpired(r.now) // then an enqueue ends it
-	if l == nil || from != Owner && (expired || r.IsCounted(l.Ref)) || w.bounded && !r.hasRoom(ctx, t, w) {
+	if l == nil || from != Owner && (expired || r.IsCounted(l.Ref)) || w.asks && !r.hasRoom(ctx, t, w) {
 		return s, next, nil
 	}
 	if event.Kind == task.Enqueue && !expired {
@@ -140,7 +138,7 @@ func (r *Round) Start(ctx context.Context, o *task.Order, from From) (s Start, n
 		case s.slot != nil:
 			s.tells = from != Owner
 			event = task.Event{Kind: task.Match, Worker: s.slot.Worker(), Lease: s.slot.Lease()}
-		case !w.queues:
+		case w.slotOnly:
 			return s, next, nil
 		case from == Owner && r.sendsFirst(o, l):
 			s.Answer = MessageFirst
@@ -186,14 +184,14 @@ func (r *Round) match(ctx context.Context, o *task.Order, l *catalog.Entry, w *w
 	if r.Register == nil || o.InTurn || t.Suspect || t.State == task.Enqueued || w.early >= 0 && t.Due > r.now.Add(w.early) {
 		return nil
 	}
-	if !w.slotFirst && r.anyWaits(ctx, t, l, w) {
+	if !w.slotOnly && r.anyWaits(ctx, t, l, w) {
 		return nil
 	}
 	slot := r.Register.Match(l, clock.Mono(r.Clock))
-	if slot == nil && !w.slotFirst {
+	switch {
+	case slot == nil && !w.slotOnly:
 		r.look(ctx, nameOf(t), w).waits = true
-	}
-	if slot != nil && w.slotFirst && r.anyWaits(ctx, t, l, w) {
+	case slot != nil && w.slotOnly && r.anyWaits(ctx, t, l, w):
 		slot.Settle(t, store.ErrSkipped)
 		return nil
 	}
@@ -208,7 +206,7 @@ func (r *Round) anyWaits(ctx context.Context, t *task.Task, l *catalog.Entry, w 
 	if q := r.known(name); q != nil && q.waits {
 		return true
 	}
-	own := !w.cached && l.PriorityWeights == nil && r.Queue.Durable()
+	own := w.asks && l.PriorityWeights == nil && r.Queue.Durable()
 	for priority := range l.PrioritiesBefore(t.Partition.Priority) {
 		if own && priority != t.Partition.Priority {
 			continue
@@ -227,7 +225,7 @@ func (r *Round) look(ctx context.Context, name queue.Name, w *way) *seenQueue {
 		return q
 	}
 	q := seenQueue{name: name, waits: true}
-	if w.cached && r.Queue.Durable() {
+	if !w.asks && r.Queue.Durable() {
 		visible, known := r.depths.get(name)
 		q.waits = known && visible >= waitMin
 	} else if depth, err := r.Queue.Depth(ctx, name); err == nil {
