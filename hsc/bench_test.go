@@ -23,7 +23,7 @@ func (obedientStore) Apply(_ context.Context, ops []store.Op) ([]error, error) {
 // obedientScheduler ignores what it is told.
 type obedientScheduler struct{ Scheduler }
 
-func (obedientScheduler) Awake(task.Task)  {}
+func (obedientScheduler) Awake(*task.Task) {}
 func (obedientScheduler) Done([]task.Task) {}
 
 // endlessQueue returns messages until left is used up.

@@ -203,7 +203,7 @@ func (c *claimer) deliveries(ctx context.Context) []delivery {
 		if (cl.next.Wake < cl.row.Wake || cl.isFirst() && now >= cl.row.Wake) && c.svc.Scheduler != nil {
 			// The scheduler does not know of a first row, nor that a short lease ends before the wake-up it
 			// knows.
-			c.svc.Scheduler.Awake(cl.next)
+			c.svc.Scheduler.Awake(&cl.next)
 		}
 		row := cl.next
 		won = append(won, delivery{&assignment{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload, cl.parent)})

@@ -135,7 +135,7 @@ func (c *claimer) reconsider(cl *claim, current *task.Task) {
 func (c *claimer) refuseHeld(cl *claim, t *task.Task, hasRow bool) {
 	cl.state, cl.reason = claimRefused, RefusedHeld
 	if c.svc.Scheduler != nil {
-		c.svc.Scheduler.PutBack(*t, hasRow)
+		c.svc.Scheduler.PutBack(t, hasRow)
 	}
 }
 

@@ -43,19 +43,19 @@ type Catalog interface {
 }
 
 // Scheduler fires wake-ups. The HSC tells it of the wake-ups that it sets, so that the scheduler need not
-// find them in the store. Its methods must not block.
+// find them in the store. Its methods must not block, nor keep tasks.
 type Scheduler interface {
 	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at
 	// that instant. Then its wake-up row stays where it is.
 	FiresWithin(p task.Partition, at task.Instant) bool
 	// Awake adds the wake-up of a stored task.
-	Awake(t task.Task)
+	Awake(t *task.Task)
 	// Done forgets the wake-up rows that the tasks name: each task ended, or moved to another row, of which a
-	// later Awake tells. It must not keep rows.
+	// later Awake tells.
 	Done(rows []task.Task)
 	// PutBack tells of a task that a gate holds, and that was put back instead of claimed. Without hasRow it
 	// has no task row, and its message is gone.
-	PutBack(t task.Task, hasRow bool)
+	PutBack(t *task.Task, hasRow bool)
 }
 
 // Config configures a Service. Scheduler may be nil: then every retry gets a wake-up row of its own.

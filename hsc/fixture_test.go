@@ -149,17 +149,17 @@ func (f *fixture) FiresWithin(_ task.Partition, at task.Instant) bool {
 }
 
 // Awake implements Scheduler.
-func (f *fixture) Awake(t task.Task) {
+func (f *fixture) Awake(t *task.Task) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.awake = append(f.awake, t)
+	f.awake = append(f.awake, *t)
 }
 
 // PutBack implements Scheduler.
-func (f *fixture) PutBack(t task.Task, hasRow bool) {
+func (f *fixture) PutBack(t *task.Task, hasRow bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.putBack = append(f.putBack, putBack{t, hasRow})
+	f.putBack = append(f.putBack, putBack{*t, hasRow})
 }
 
 // Done implements Scheduler.

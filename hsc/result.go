@@ -244,7 +244,7 @@ func (s *Service) notifyScheduler(b *reportBatch) {
 	}
 	for i := range b.reports {
 		if r := &b.reports[i]; r.problem == nil && r.next.State.IsWaiting() {
-			s.Scheduler.Awake(r.next)
+			s.Scheduler.Awake(&r.next)
 		}
 	}
 }

@@ -213,7 +213,6 @@ type Gates interface {
 type Config struct {
 	Store      Store
 	Queue      Queue
-	Dispatcher Dispatcher
 	Leases     Leases
 	Ownership  Ownership
 	Handover   Handover // nil: no other process takes over from this one
@@ -230,9 +229,6 @@ type Config struct {
 	RetryBudget RetryBudget
 	Downtime    *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
 	Gating      *Gating   // nil: there are no gates
-	// Found is called with each row that was claimed when this process took its partition over. It may be
-	// nil.
-	Found func(t *task.Task)
 	// Ready is called by Run when all partitions of an assignment have been read ahead. It may be nil.
 	Ready func()
 

@@ -106,7 +106,7 @@ func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		d.backOff(ctx, err)
 	}
-	d.Dispatcher.Remove(ctx, d.leftover)
+	d.dispatcher.Remove(ctx, d.leftover)
 	d.leftover = nil
 	d.stats.stuck.Store(int64(len(d.waiting) + len(d.inFlight.byID)))
 	return false, nil
@@ -373,7 +373,7 @@ func (d *deliverMode) drop(ctx context.Context, orders []task.Order, now task.In
 	if len(orders) == 0 {
 		return nil
 	}
-	for i, r := range d.Dispatcher.Dispatch(ctx, orders) {
+	for i, r := range d.dispatcher.Dispatch(ctx, orders) {
 		switch {
 		case r.Err != nil:
 			failed = cmp.Or(failed, r.Err)

@@ -80,14 +80,14 @@ func (o *outbound) presence(process string) (here, gone bool) {
 // start runs a scheduler of that name; stop ends it.
 func (o *outbound) start(process string) (s *scheduler.Scheduler, stop func()) {
 	s = scheduler.New(scheduler.Config{
-		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: o, Partitions: o.parts,
+		Store: o.rows, Queue: o.queue, Leases: o.leases, Ownership: o, Partitions: o.parts,
 		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, LookaheadRows: o.look,
 		Process: process, Presence: o.presence, Foreign: o.here != nil, Gating: o.gating, Quotas: o.quotas,
 		Delivery: &scheduler.Delivery{Deliverer: o, Is: func(p task.Partition) bool { return p == high }},
 	})
 	ctx, cancel := context.WithCancel(o.ctx)
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, o.world.sent, nil) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		synctest.Wait()

@@ -65,10 +65,10 @@ func (w *world) expiring(room int) *asides {
 // ranUntilNow notes that a scheduler ran.
 func (w *world) ranUntilNow() {
 	s := scheduler.New(scheduler.Config{
-		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: w.leases, Ownership: everything{}, Partitions: &partitions{},
+		Store: w.rows, Queue: w.queue, Leases: w.leases, Ownership: everything{}, Partitions: &partitions{},
 		Clock: w.clock, Log: w.log, Downtime: w.downtime,
 	})
-	stop := runtest.Start(w.t, s.Run)
+	stop := runtest.Start(w.t, func(ctx context.Context) error { return s.Run(ctx, w.sent, nil) })
 	w.advance(time.Minute + time.Second)
 	stop()
 }

@@ -16,7 +16,7 @@ import (
 // visit runs a scheduler that owns nothing; high is of a deliver lambda.
 func (o *outbound) visit() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
-		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: nothing{}, Partitions: o.parts,
+		Store: o.rows, Queue: o.queue, Leases: o.leases, Ownership: nothing{}, Partitions: o.parts,
 		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, Foreign: true,
 		Process: self, Presence: o.presence,
 		Delivery: &scheduler.Delivery{Deliverer: o, Is: func(p task.Partition) bool { return p == high }},

@@ -76,7 +76,7 @@ func (m *managedMode) heldByQueue() int64 {
 // queueRoom returns how many more messages the partition's queue takes.
 func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRoom) {
 	name := queue.Name{Lambda: m.partition.Lambda, Priority: m.partition.Priority}
-	messages, room.back = m.Dispatcher.Room(ctx, name)
+	messages, room.back = m.dispatcher.Room(ctx, name)
 	m.stats.progress.mark(m.Clock)
 	return messages, room
 }
@@ -264,7 +264,7 @@ func (m *managedMode) keepLost(t *task.Task, wait quotaWait) {
 // again by the next round; an error is returned only when that may help.
 func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed error) {
 	if len(m.resend) > 0 {
-		m.Dispatcher.Send(ctx, m.resend)
+		m.dispatcher.Send(ctx, m.resend)
 		m.stats.progress.mark(m.Clock)
 		m.resend = nil
 	}
@@ -273,7 +273,7 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 			orders[i].Event.By = m.Process
 		}
 		m.inTurn(orders)
-		results := m.Dispatcher.Dispatch(ctx, orders)
+		results := m.dispatcher.Dispatch(ctx, orders)
 		m.stats.progress.mark(m.Clock)
 		for i := range results {
 			if err := m.settle(ctx, &orders[i], &results[i]); err != nil && failed == nil {
@@ -281,7 +281,7 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 			}
 		}
 	}
-	m.Dispatcher.Remove(ctx, m.leftover)
+	m.dispatcher.Remove(ctx, m.leftover)
 	m.leftover = nil
 	return failed
 }

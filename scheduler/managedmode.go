@@ -55,8 +55,8 @@ func (m *managedMode) leaveAlone(t *task.Task) {
 // takeOver reports a task that was claimed before the partition came to this process, or has its message sent
 // again. The time of that follows the wall clock when it is set back, as does the stamp of a claim.
 func (m *managedMode) takeOver(t *task.Task) {
-	if t.State == task.Claimed && t.ClaimedAt <= m.reader.full.since && m.Found != nil && !m.foreign {
-		m.Found(t)
+	if t.State == task.Claimed && t.ClaimedAt <= m.reader.full.since && m.found != nil && !m.foreign {
+		m.found(t)
 	}
 	m.resendIfLost(t)
 }

@@ -131,8 +131,11 @@ func (s *Scheduler) apply(a *assignment, released map[task.Partition]time.Durati
 	s.setFired(a.fired(), kept)
 }
 
-// Run fires what is due until ctx ends, following changes of lambdas and ownership.
-func (s *Scheduler) Run(ctx context.Context) error {
+// Run fires what is due until ctx ends, following changes of lambdas and ownership. The dispatcher carries out
+// what the loops decide; found, if it is not nil, is called with each row that was claimed when this process
+// took its partition over.
+func (s *Scheduler) Run(ctx context.Context, d Dispatcher, found func(t *task.Task)) error {
+	s.dispatcher, s.found = observedDispatcher{d, observer{s.Clock, s.health}}, found
 	defer s.progress.end()
 	ctx, stop := context.WithCancel(ctx)
 	g := &loopGroup{ctx: ctx, start: tickOf(s.Clock)}

@@ -121,7 +121,7 @@ func (w *world) startAs(a *assigned) *scheduler.Scheduler {
 		depths = w.depths
 	}
 	s := scheduler.New(scheduler.Config{
-		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
+		Store: w.rows, Queue: depths, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Foreign: true,
 		Process: w.process, Presence: w.presence, Concurrency: w.concurrency,
 	})

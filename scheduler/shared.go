@@ -3,11 +3,16 @@ package scheduler
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // shared is what all loops of a process share.
 type shared struct {
 	Config
+
+	dispatcher Dispatcher         // of Run, as is found
+	found      func(t *task.Task) // may be nil
 
 	health        *storeHealth
 	validLeases   *validLeases
@@ -32,7 +37,6 @@ func newShared(c Config) *shared {
 	valid, o := &validLeases{}, observer{c.Clock, &storeHealth{}}
 	c.Store = observedStore{c.Store, o}
 	c.Leases = observedLeases{c.Leases, o, valid}
-	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
 	s := &shared{
 		Config: c, health: o.health, validLeases: valid, inFlightLimit: newInFlightLimit(c.FlightRows), keyRowsLimit: newInFlightLimit(c.FlightRows),
 		readSemaphore: newReadSemaphore(),

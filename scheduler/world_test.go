@@ -121,9 +121,9 @@ func (w *world) start() *scheduler.Scheduler {
 		wall = w.wall
 	}
 	s := scheduler.New(scheduler.Config{
-		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
+		Store: w.rows, Queue: depths, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
-		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Quotas: w.quotas, Concurrency: w.concurrency,
+		Process: w.process, Presence: w.presence, Downtime: w.downtime, Gating: w.gating, Quotas: w.quotas, Concurrency: w.concurrency,
 		RetryBudget: w.retries, Foreign: w.shared, KeyLimits: w.keyLimits,
 	})
 	w.run(s)
@@ -132,7 +132,7 @@ func (w *world) start() *scheduler.Scheduler {
 
 // run runs a scheduler until the test ends.
 func (w *world) run(s *scheduler.Scheduler) {
-	runtest.Start(w.t, s.Run)
+	runtest.Start(w.t, func(ctx context.Context) error { return s.Run(ctx, w.sent, w.found) })
 	synctest.Wait()
 }
 

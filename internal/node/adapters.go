@@ -16,22 +16,15 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newStarter returns what decides how tasks start. hints are the scheduler's, if there is one here.
-func (n *Node) newStarter(c *Config, hints func() intake.Scheduler) *dispatcher.Starter {
+// newStarter returns what decides how tasks start.
+func (n *Node) newStarter(c *Config, hints intake.Scheduler) *dispatcher.Starter {
 	s := dispatcher.StarterConfig{
-		Queue: n.queue, Lambdas: n.catalog, Clock: c.Clock, Counted: n.isCounted, Enqueued: func(t *task.Task) { hints().Enqueued(t) },
+		Queue: n.queue, Lambdas: n.catalog, Clock: c.Clock, Counted: n.isCounted, Enqueued: hints.Enqueued,
 	}
 	if !c.NoMatch {
 		s.Register = &n.slots
 	}
 	return dispatcher.NewStarter(s)
-}
-
-// foundClaimed passes a claimed task that the scheduler found to the HSC.
-func (n *Node) foundClaimed(t *task.Task) {
-	if n.hsc != nil {
-		n.hsc.RecoverClaim(t)
-	}
 }
 
 // becameReady declares this process ready: all its partitions have been read.
@@ -129,10 +122,3 @@ func (noScheduler) Added(*task.Task)    {}
 func (noScheduler) Awake(*task.Task)    {}
 func (noScheduler) Enqueued(*task.Task) {}
 func (noScheduler) Done([]task.Task)    {}
-
-// forHSC adapts the scheduler to the HSC.
-type forHSC struct{ *scheduler.Scheduler }
-
-func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }
-
-func (s forHSC) PutBack(t task.Task, hasRow bool) { s.Scheduler.PutBack(&t, hasRow) }

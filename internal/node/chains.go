@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -15,13 +14,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newChains returns the store for who may end tasks. hints are the scheduler's, if there is one here.
-func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints func() intake.Scheduler) *chains.Keeper {
+// newChains returns the store for who may end tasks.
+func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints intake.Scheduler) *chains.Keeper {
 	k := chains.Config{
-		Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Clock: c.Clock, Log: c.Log,
-		Added: func(t *task.Task) { hints().Added(t) },
+		Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Added: hints.Added, Clock: c.Clock, Log: c.Log,
 	}
-	if slices.Contains(c.Roles, RoleScheduler) {
+	if n.scheduler != nil {
 		k.Starter = starter
 	}
 	return chains.New(k)

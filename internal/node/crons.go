@@ -3,17 +3,17 @@ package node
 import (
 	"context"
 
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newFiring returns what puts the occurrences of crons. added tells the scheduler of one, if there is one
-// here.
-func (n *Node) newFiring(c *Config, added func(*task.Task)) *cron.Firing {
+// newFiring returns what puts the occurrences of crons.
+func (n *Node) newFiring(c *Config, hints intake.Scheduler) *cron.Firing {
 	return cron.NewFiring(cron.FiringConfig{
-		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
+		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: hints.Added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
 		Fired: func(t *task.Task, made string) string {
 			return n.tracer.Fired(t, nameOf(n.catalog.ByRef(t.Partition.Lambda)), made)
 		},

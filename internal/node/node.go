@@ -125,29 +125,28 @@ func (n *Node) compose(c Config) {
 	n.queue.UseWeights(n.weights)
 	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
 	var hscHints hsc.Scheduler
-	var inboundHints intake.Scheduler = noScheduler{}
-	hints := func() intake.Scheduler { return inboundHints }
-	starter := n.newStarter(&c, hints)
-	n.chains = n.newChains(&c, starter, hints)
-	n.firing = n.newFiring(&c, func(t *task.Task) { inboundHints.Added(t) })
+	var hints intake.Scheduler = noScheduler{}
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)
-		n.dispatcher = dispatcher.New(dispatcher.Config{
-			Starter: starter, Store: n.chains, Log: logging.Of(c.Log, "dispatcher"), DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
-			Occurrences: n.firing.Decide,
-		})
 		n.scheduler = scheduler.New(scheduler.Config{
-			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
+			Store: n.store, Queue: n.queue, Leases: n.leases,
 			Ownership: partition.Ownership{Membership: n.members, Group: n.quotas.groupOf}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
 			Clock: c.Clock, Log: logging.Of(c.Log, "scheduler"), Hooks: n.schedulerHooks(),
-			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
+			Process: n.members.process(), Presence: n.members.presence, Ready: n.becameReady,
 			Foreign: c.shared, Window: c.Window, Lead: c.Lead, Quotas: countedStarts{n.quotas.starts, n.recent}, Concurrency: n.quotas.running,
 			KeyLimits: n.keyLimits, RetryBudget: n.quotas.retries,
 		})
-		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
+		hscHints, hints = n.scheduler, n.scheduler
 		n.objectives.Late, n.objectives.Shared = n.waitingLate, c.shared
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
+	starter := n.newStarter(&c, hints)
+	n.chains = n.newChains(&c, starter, hints)
+	n.firing = n.newFiring(&c, hints)
+	n.dispatcher = dispatcher.New(dispatcher.Config{
+		Starter: starter, Store: n.chains, Log: logging.Of(c.Log, "dispatcher"), DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
+		Occurrences: n.firing.Decide,
+	})
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
@@ -156,7 +155,7 @@ func (n *Node) compose(c Config) {
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
 		})
 	}
-	n.composeIntake(&c, seal, inboundHints, starter)
+	n.composeIntake(&c, seal, hints, starter)
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.composeInbound(&c, seal)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // HandOverMax bounds how long a process that stops goes on with its partitions, until others have taken them
@@ -116,7 +117,11 @@ func (p part) end() {
 // schedule runs everything that belongs to the scheduler's role.
 func (n *Node) schedule(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return n.scheduler.Run(ctx) })
+	var found func(t *task.Task) // a claimed task
+	if n.hsc != nil {
+		found = n.hsc.RecoverClaim
+	}
+	group.Go(func() error { return n.scheduler.Run(ctx, n.dispatcher, found) })
 	group.Go(func() error { return n.sweeper.Run(ctx) })
 	group.Go(func() error { return n.watchOwners(ctx) })
 	return group.Wait()
