@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -248,5 +249,19 @@ func TestARowBehindAPassIsFound(t *testing.T) {
 	}
 	if len(w.rows) > 0 {
 		t.Errorf("never started: %v", w.rows)
+	}
+}
+
+func TestStartsThatNobodyAskedForPutOffTheNextByOne(t *testing.T) {
+	s, now := newKeySlots(), tick(at)
+	s.set(keyLimits{every: time.Second}, false)
+	for range 100 { // tasks of lost workers
+		s.started("a", now)
+	}
+	if ok, again := s.take("a", now, &keyWaiter{}); ok || again != now.Add(time.Second+keyTolerance) {
+		t.Errorf("started: %v, the next one after %v", ok, again.Sub(now))
+	}
+	if ok, _ := s.take("a", now.Add(time.Second+keyTolerance), &keyWaiter{}); !ok {
+		t.Error("not started after that")
 	}
 }

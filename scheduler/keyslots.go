@@ -90,7 +90,7 @@ func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick
 	return true, 0
 }
 
-// countStart counts a start of a key. Many that nobody asked for hold up the next no longer than a few.
+// countStart counts a start of a key. However many there were that nobody asked for, they put off the next one as one does.
 func (s *keySlots) countStart(u *keyUse, now tick) {
 	if s.limits.every > 0 {
 		u.next = min(max(u.next, now.Add(-keyTolerance)).Add(s.limits.every), now.Add(s.limits.every+keyTolerance))
