@@ -2,9 +2,34 @@ package scheduler
 
 import (
 	"context"
+	"math/bits"
+	"time"
 
 	"github.com/kinesin-io/kinesin/task"
 )
+
+const (
+	// scanEvery is how often a partition is read from its head.
+	scanEvery = 5 * time.Minute
+	// scansApart is how far apart two full scans of a partition are at most.
+	scansApart = scanEvery + scanEvery/4
+)
+
+// fullScan is the state of one partition's scan from its head.
+type fullScan struct {
+	cursor
+
+	begins tick // when the next one begins
+	every  time.Duration
+	since  task.Instant // when the partition came here: the task of an older row may be in flight
+	rescan cursor       // goes over what a scan that waits for room has read
+}
+
+// newFullScan spreads the scans of partitions over time.
+func newFullScan(random uint64) fullScan {
+	spread, _ := bits.Mul64(random, uint64(scanEvery/2))
+	return fullScan{every: scanEvery - scanEvery/4 + time.Duration(spread)}
+}
 
 // beginScan begins a scan when it is time, over all that lies before the margin of a read-ahead, except what
 // gates are known to hold there.

@@ -37,6 +37,18 @@ const (
 	holderPagesMax = 2
 )
 
+// limitedRead is the state of the reads that an owner makes in between while limits bound what runs.
+type limitedRead struct {
+	next    tick
+	around  tick   // when it reads about now next
+	holders cursor // of what holds slots
+
+	late      cursor
+	lateNext  tick // when the next one begins
+	lateScans uint // that have begun
+	lateRows  int  // of that under way, at most
+}
+
 // readsSoon reports whether the partition is read in between read-aheads.
 func (l *loop) readsSoon() bool { return l.limited && l.Foreign && !l.foreign && l.stats.warm.Load() }
 

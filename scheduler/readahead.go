@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -11,6 +13,28 @@ import (
 // lies before, from the head: when the partition comes to this process and every few minutes. It finds what
 // is in flight, what was stored late, and what a crash left behind. So neither a backlog nor tasks that run
 // for hours are read with every read-ahead.
+
+// readMargin is how long before now a read-ahead begins. A row that is stored later than that after its
+// wake-up comes to the owner as a hint, or waits for the next full scan.
+const readMargin = time.Minute
+
+// readAhead is the state of one partition's read-aheads.
+type readAhead struct {
+	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
+	through  task.Instant // where the last one ended; zero: there was none
+	next     tick
+	partial  bool            // the last one did not come to its end, though there is room
+	repeated bool            // there was a first one, so that the second one is planned
+	breaker  backoff.Breaker // for all reads of the schedule
+}
+
+// restartAt has a read-ahead begin at once, and no later in the schedule than at an instant.
+func (r *readAhead) restartAt(at task.Instant) {
+	if r.missed.IsZero() || at < r.missed {
+		r.missed = at
+	}
+	r.next = 0
+}
 
 // widen moves the high-water mark of a partition that waits for its turn to read, so that it gets hints of
 // what is due soon. Rows that were stored earlier are found by the read-ahead. A full buffer keeps its mark,

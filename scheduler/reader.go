@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// scheduleReader is the state of one partition's reads.
+type scheduleReader struct {
+	ahead   readAhead
+	full    fullScan
+	limited limitedRead
+	request readRequest
+	dueSoon dueSoonCount
+
+	unexplained unexplainedLook
+}
+
 // nextRead returns when to read next.
 func (l *loop) nextRead(now tick) tick {
 	if l.foreign {

@@ -16,6 +16,13 @@ import (
 // turn in between.
 const slotCountPagesMax = 4
 
+// slotCount is the state of one partition's count of slots.
+type slotCount struct {
+	cursor
+
+	number uint64 // of the one that was made last, or is under way
+}
+
 // readSlotCount reads the next pages of the count that is under way.
 func (l *loop) readSlotCount(ctx context.Context) error {
 	c := &l.slotCount
