@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -42,7 +43,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 		return nil
 	}
 	c := &consumer{
-		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deleter: newDeleter(ctx, in), breaker: backoff.Breaker{Policy: consumeBackoff},
+		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deletes: in.newDeletes(), breaker: backoff.Breaker{Policy: consumeBackoff},
 	}
 	in.Backlog.begin()
 	c.runs.SetLimit(in.Concurrency)
@@ -50,14 +51,14 @@ func (in *Ingest) Run(ctx context.Context) error {
 	err := c.runs.Wait()
 	closing, cancel := clock.Within(context.WithoutCancel(ctx), in.Clock, closeMax)
 	defer cancel()
-	return errors.Join(err, c.deleter.end(closing))
+	return errors.Join(err, c.deletes.Close(closing))
 }
 
 // consumer is one Run.
 type consumer struct {
 	*Ingest
 	limiter limiter
-	deleter *deleter
+	deletes *gather.Gatherer[buffer.Message]
 	breaker backoff.Breaker
 	runs    errgroup.Group // of receives
 }
@@ -137,7 +138,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 		done += m.tasks
 	}
 	endHiding()
-	failure = cmp.Or(failure, c.finish(ctx, all, c.deleter))
+	failure = cmp.Or(failure, c.finish(ctx, all, c.deletes))
 	switch {
 	case failure == nil:
 		c.breaker.Succeeded()

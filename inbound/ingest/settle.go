@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/envelope"
@@ -13,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
 )
 
 const (
@@ -121,7 +123,7 @@ func (in *Ingest) splitOff(ctx context.Context, m *message, rest []*kinesinv1.Bu
 }
 
 // finish deletes the messages that are done with and makes the others come again.
-func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
+func (in *Ingest) finish(ctx context.Context, all []message, deletes *gather.Gatherer[buffer.Message]) error {
 	ctx, cancel := clock.Within(ctx, in.Clock, settleMax)
 	defer cancel()
 	var now, batched []buffer.Message
@@ -143,7 +145,7 @@ func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
 	if len(now) > 0 {
 		errs = append(errs, in.Buffer.Delete(ctx, append(now, batched...))) // there is a request anyway
 	} else {
-		d.add(batched)
+		deletes.Put(batched...)
 	}
 	for after, messages := range again {
 		errs = append(errs, in.Buffer.Retry(ctx, messages, after))
@@ -152,4 +154,25 @@ func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
 		return fmt.Errorf("settle messages of the inbound buffer: %w", err) // they come again when their visibility ends
 	}
 	return nil
+}
+
+const (
+	settleMax = 20 * time.Second // bounds requests that delete messages or make them come again
+	// deleteLinger is how long messages wait to be deleted together. They stay hidden for far longer
+	// (hideFor, less hideEvery).
+	deleteLinger   = time.Second
+	deleteSendsMax = 4
+)
+
+// newDeletes returns what deletes the messages of several receives in one request. It drops errors: a message that is
+// not deleted comes again, and the buffer counts its requests.
+func (in *Ingest) newDeletes() *gather.Gatherer[buffer.Message] {
+	return gather.New(gather.Config[buffer.Message]{
+		Clock: in.Clock, ItemsMax: buffer.BatchMax, SendsMax: deleteSendsMax, Linger: deleteLinger,
+		Send: func(ctx context.Context, messages []buffer.Message) []error {
+			ctx, cancel := clock.Within(ctx, in.Clock, settleMax)
+			defer cancel()
+			return slices.Repeat([]error{in.Buffer.Delete(ctx, messages)}, len(messages))
+		},
+	})
 }
