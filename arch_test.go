@@ -153,7 +153,7 @@ var table = []row{
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/limit", "internal/minheap"}), tests: []string{"internal/control", "internal/quota", "store/dynamo"}},
-	{name: "dispatcher", may: seams},
+	{name: "dispatcher", may: slices.Concat(seams, []string{"internal/gather"})},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 

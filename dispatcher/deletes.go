@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -15,49 +14,32 @@ import (
 const (
 	// deleteBatchSize is how many rows are deleted at once, as many as a request of DynamoDB takes.
 	deleteBatchSize = 25
+	// deletesMax is how many such batches are under way at a time. What comes meanwhile waits for one of them.
+	deletesMax = 16
 	// deleteTogether is how long fewer rows wait for more, in multiples of Together. If the process is killed
 	// meanwhile, their tasks are sent again.
 	deleteTogether = 2
 )
 
-// deleteRows has the rows of sent tasks deleted, together with those of others. After a quiet time they are
+// newDeletes returns what deletes the rows of sent tasks, together with those of others. After a quiet time they are
 // deleted at once, so that a lone task reads as delivered when its consumer has it.
-func (d *Deliverer) deleteRows(sent []*delivery) {
-	if len(sent) == 0 {
-		return
-	}
-	b := &d.deletes
-	b.mu.Lock()
-	b.waiting = append(b.waiting, sent...)
-	n := len(b.waiting) / deleteBatchSize * deleteBatchSize
-	if now := clock.Mono(d.Clock); !b.timed && now-b.last >= deleteTogether*d.Together {
-		n, b.last = len(b.waiting), now
-	}
-	now := b.waiting[:n:n]
-	b.waiting = slices.Clone(b.waiting[n:])
-	if !b.timed && len(b.waiting) > 0 {
-		b.timed = true
-		go d.deleteWaiting()
-	}
-	b.mu.Unlock()
-	d.deleteBatch(now)
+func (d *Deliverer) newDeletes() *gather.Gatherer[*delivery] {
+	return gather.New(gather.Config[*delivery]{
+		Clock: d.Clock, Send: d.deleteBatch, ItemsMax: deleteBatchSize, SendsMax: deletesMax, Linger: deleteTogether * d.Together, LoneAtOnce: true,
+	})
 }
 
-// deleteWaiting deletes the rows that wait, after a while.
-func (d *Deliverer) deleteWaiting() {
-	_ = clock.Sleep(context.Background(), d.Clock, deleteTogether*d.Together)
-	b := &d.deletes
-	b.mu.Lock()
-	all := b.waiting
-	b.waiting, b.timed, b.last = nil, false, clock.Mono(d.Clock)
-	b.mu.Unlock()
-	d.deleteBatch(all)
+// deleteRows has the rows of sent tasks deleted.
+func (d *Deliverer) deleteRows(sent []*delivery) {
+	if len(sent) > 0 {
+		d.deletes.Put(sent...)
+	}
 }
 
 // deleteBatch ends the rows of sent tasks: wake-up rows go, and task rows, which keep a key taken, become
 // delivered. If another process has the row by now, the task is done all the same. These writes are durable:
-// a task whose delete is forgotten in a crash is sent twice.
-func (d *Deliverer) deleteBatch(sent []*delivery) {
+// a task whose delete is forgotten in a crash is sent twice. Each delivery is told what became of it.
+func (d *Deliverer) deleteBatch(ctx context.Context, sent []*delivery) []error {
 	ops := make([]store.Op, 0, 2*len(sent))
 	at := make([]int, 0, len(sent)) // of each one's first write
 	of := make([]*delivery, 0, len(sent))
@@ -70,9 +52,8 @@ func (d *Deliverer) deleteBatch(sent []*delivery) {
 		at, of, ops = append(at, len(ops)), append(of, one), append(ops, writes...)
 	}
 	if len(ops) == 0 {
-		return
+		return nil
 	}
-	ctx := context.Background() // several calls wait for it, each of which may give up by itself
 	outcomes := store.Outcomes(ctx, d.Store, ops)
 	var payloads []store.Op
 	deleted := make([]*delivery, 0, len(of))
@@ -95,6 +76,7 @@ func (d *Deliverer) deleteBatch(sent []*delivery) {
 	for _, one := range deleted {
 		one.close(nil)
 	}
+	return nil
 }
 
 // deletesOf returns the writes that end a delivered task.

@@ -28,7 +28,7 @@ func (d *Deliverer) Deliver(ctx context.Context, orders []task.Order) []task.Und
 	c := &deliverCall{Deliverer: d}
 	sent, acquired := c.acquire(ctx, orders)
 	undeleted := c.open(sent)
-	go d.deleteRows(undeleted) // a slow delete delays no send
+	d.deleteRows(undeleted)
 	slices.SortStableFunc(acquired, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
 	for len(acquired) > 0 {
 		n := payloadsThatFit(acquired)

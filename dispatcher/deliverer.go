@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -59,7 +60,7 @@ type DelivererHooks struct {
 type Deliverer struct {
 	DelivererConfig
 
-	deletes deleteBatch
+	deletes *gather.Gatherer[*delivery] // sent tasks whose rows are to go: most of what a delete costs is its request
 
 	mu       sync.Mutex // guards the outboxes
 	outboxes map[task.Partition]*outbox
@@ -67,7 +68,9 @@ type Deliverer struct {
 
 // NewDeliverer returns a Deliverer.
 func NewDeliverer(c DelivererConfig) *Deliverer {
-	return &Deliverer{DelivererConfig: c, outboxes: map[task.Partition]*outbox{}}
+	d := &Deliverer{DelivererConfig: c, outboxes: map[task.Partition]*outbox{}}
+	d.deletes = d.newDeletes()
+	return d
 }
 
 // deliverCall is one call of Deliver.
@@ -95,13 +98,4 @@ type outbox struct {
 	queue      task.Partition // without its shard
 	deliveries []*delivery    // in order of due time
 	changed    chan struct{}  // has an element when the next send may be earlier than planned
-}
-
-// deleteBatch gathers the delivered tasks of all calls whose rows are to be deleted, because most of what a
-// delete costs is its request.
-type deleteBatch struct {
-	mu      sync.Mutex // guards what follows
-	waiting []*delivery
-	timed   bool          // deleteWaiting comes
-	last    time.Duration // monotonic time of the last batch that was not full
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -61,9 +62,16 @@ func (p *post) count(step string) (n int) {
 	return n
 }
 
+// waits has tasks wait for each other.
+func (p *post) waits() {
+	c := p.DelivererConfig
+	c.Together = together
+	p.Deliverer = dispatcher.NewDeliverer(c)
+}
+
 func TestTasksOfAllPartitionsOfALambdaShareSends(t *testing.T) {
 	inPost(t, func(p *post) {
-		p.Together = together
+		p.waits()
 		var orders []task.Order
 		for n := range uint16(200) { // 100 a second over four shards
 			orders = append(orders, p.order(uint64(n)+1, time.Duration(n)*10*time.Millisecond, of(7, n%4)))
@@ -96,7 +104,7 @@ func TestATaskWaitsOnlyForThoseDueSoonAfterIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPost(t, func(p *post) {
-				p.Together = together
+				p.waits()
 				var orders []task.Order
 				for n, ms := range c.due {
 					orders = append(orders, p.order(uint64(n)+1, time.Duration(ms)*time.Millisecond, nil))
@@ -114,7 +122,7 @@ func TestATaskWaitsOnlyForThoseDueSoonAfterIt(t *testing.T) {
 
 func TestATaskThatComesLaterIsSentAtItsMoment(t *testing.T) {
 	inPost(t, func(p *post) {
-		p.Together = together
+		p.waits()
 		later, sooner := p.order(1, 300*time.Millisecond, of(7, 1)), p.order(2, 100*time.Millisecond, of(7, 2))
 		var calls sync.WaitGroup
 		calls.Go(func() { p.Deliver(p.ctx, []task.Order{later}) })
@@ -131,7 +139,7 @@ func TestATaskThatComesLaterIsSentAtItsMoment(t *testing.T) {
 
 func TestLambdasDoNotWaitForEachOther(t *testing.T) {
 	inPost(t, func(p *post) {
-		p.Together = together
+		p.waits()
 		one, other := p.order(1, 10*time.Millisecond, of(7, 0)), p.order(2, 20*time.Millisecond, of(8, 0))
 		if left := p.deliver(time.Second, one, other); len(left) > 0 {
 			t.Fatalf("left %+v", left)

@@ -309,12 +309,13 @@ func (g *Gatherer[T]) settle(batch []entry[T], results []error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range batch {
-		err := fmt.Errorf("%w: no answer for item %d of %d", ErrUnderWay, i, len(batch))
-		if i < len(results) {
-			err = results[i]
-		}
-		if c := batch[i].call; c != nil {
-			c.settle(batch[i].at, err)
+		c := batch[i].call
+		switch {
+		case c == nil:
+		case i < len(results):
+			c.settle(batch[i].at, results[i])
+		default:
+			c.settle(batch[i].at, fmt.Errorf("%w: no answer for item %d of %d", ErrUnderWay, i, len(batch)))
 		}
 	}
 }
