@@ -4,7 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/url"
+	"os"
+	"runtime/debug"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -127,4 +130,14 @@ func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 		}
 	}
 	return id
+}
+
+// service returns what the process is called in its records, unless OTEL_SERVICE_NAME or
+// OTEL_RESOURCE_ATTRIBUTES says otherwise.
+func service() []attribute.KeyValue {
+	of := []attribute.KeyValue{attribute.String("service.name", "kinesin"), attribute.Int("process.pid", os.Getpid())}
+	if info, found := debug.ReadBuildInfo(); found {
+		of = append(of, attribute.String("service.version", info.Main.Version))
+	}
+	return of
 }
