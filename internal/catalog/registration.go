@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -27,7 +26,7 @@ type Registration struct {
 
 	// Quotas are the limits that the lambda is to have; nil: those that it has stay, unless they are of a
 	// registration.
-	Quotas []quota.Limit
+	Quotas []Limit
 
 	// Crons, by name, and Objective are declared beside the lambda. Unlike its settings, nobody but the
 	// registration changes them.

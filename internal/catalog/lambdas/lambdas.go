@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -50,9 +49,9 @@ type Queue interface {
 type Quotas interface {
 	// Register sets the quotas of a lambda to those of the registration with that digest, if that was not
 	// done before.
-	Register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error
+	Register(ctx context.Context, l *catalog.Entry, sum string, limits []catalog.Limit) error
 	// IsRegistered reports whether that was done, as far as is known here.
-	IsRegistered(l *catalog.Entry, sum string, limits []quota.Limit) bool
+	IsRegistered(l *catalog.Entry, sum string, limits []catalog.Limit) bool
 	// Refresh reads what other processes have done.
 	Refresh(ctx context.Context) error
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -164,18 +163,18 @@ func (raw *registration) lambda(name string) (*kinesinv1.Lambda, error) {
 
 // quotasOf reads the quotas of a lambda, without those that bound nothing. They are sorted, so that the order in which
 // they are given means nothing.
-func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
-	if n := len(raw); n > quota.LimitsMax {
-		return nil, fmt.Errorf("quotas: %d of them, over priorities and identities; want at most %d", n, quota.LimitsMax)
+func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]catalog.Limit, error) {
+	if n := len(raw); n > catalog.LimitsMax {
+		return nil, fmt.Errorf("quotas: %d of them, over priorities and identities; want at most %d", n, catalog.LimitsMax)
 	}
-	all := make([]quota.Limit, len(raw))
+	all := make([]catalog.Limit, len(raw))
 	var errs []error
 	for i, one := range raw {
 		var q kinesinv1.Quota
 		if err := decode(one, &q, "lambda", "managed_by", "registered", "updated", "updated_by"); err != nil {
 			return nil, fmt.Errorf("quotas[%d]: %w", i, err)
 		}
-		all[i] = quota.Limit{
+		all[i] = catalog.Limit{
 			Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
 			Concurrency: q.GetConcurrency(), Recovery: q.GetRecovery(),
 		}
@@ -188,16 +187,16 @@ func quotasOf(raw []json.RawMessage, l *task.Lambda) ([]quota.Limit, error) {
 		if l.Mode == task.Deliver && all[i].Concurrency > 0 {
 			errs = append(errs, errors.New("quotas: concurrency is not for mode deliver, whose messages Kinesin does not follow; want a rate"))
 		}
-		if slices.ContainsFunc(all[:i], func(other quota.Limit) bool {
+		if slices.ContainsFunc(all[:i], func(other catalog.Limit) bool {
 			return other.Priority == all[i].Priority && other.Identity == all[i].Identity
 		}) {
 			errs = append(errs, fmt.Errorf("quotas: priority %.64q, identity %.64q is there twice", q.GetPriority(), q.GetIdentity()))
 		}
 	}
-	slices.SortFunc(all, func(a, b quota.Limit) int {
+	slices.SortFunc(all, func(a, b catalog.Limit) int {
 		return cmp.Or(strings.Compare(a.Identity, b.Identity), strings.Compare(a.Priority, b.Priority))
 	})
-	return slices.DeleteFunc(all, func(l quota.Limit) bool { return l.IsNone() }), errors.Join(errs...)
+	return slices.DeleteFunc(all, func(l catalog.Limit) bool { return l.IsNone() }), errors.Join(errs...)
 }
 
 // cronsOf reads the crons of a lambda, by name.

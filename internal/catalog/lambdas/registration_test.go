@@ -14,7 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -30,7 +29,7 @@ func registration(t *testing.T, value string) catalog.Registration {
 
 func TestQuotasOfARegistration(t *testing.T) {
 	r := registration(t, `{"format":2,"priorities":["now","later"],"quotas":[{"identity":"crm","admit":50},{"priority":"now","concurrency":4},{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40},{"identity":"app","admit":7},{"priority":"later","rate":0.5,"burst":3}]}`)
-	want := []quota.Limit{{Rate: 100, Burst: 10, Admit: 500, Concurrency: 9, Recovery: 40}, {Priority: "later", Class: 1, Rate: 0.5, Burst: 3}, {Priority: "now", Concurrency: 4}, {Identity: "app", Admit: 7}, {Identity: "crm", Admit: 50}}
+	want := []catalog.Limit{{Rate: 100, Burst: 10, Admit: 500, Concurrency: 9, Recovery: 40}, {Priority: "later", Class: 1, Rate: 0.5, Burst: 3}, {Priority: "now", Concurrency: 4}, {Identity: "app", Admit: 7}, {Identity: "crm", Admit: 50}}
 	if !slices.Equal(r.Quotas, want) {
 		t.Errorf("%+v, want %+v", r.Quotas, want)
 	}

@@ -45,8 +45,8 @@ func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_
 			return control.Keep, err
 		}
 		changed.Updated, changed.UpdatedBy = s.Clock.Now(), access.From(ctx).Name
-		if *q = *q.With(changed); len(q.Limits) > quota.LimitsMax {
-			return control.Keep, refusal.Invalid("lambda %s would have %d quotas, over priorities and identities: want at most %d", l.Name, len(q.Limits), quota.LimitsMax)
+		if *q = *q.With(changed); len(q.Limits) > catalog.LimitsMax {
+			return control.Keep, refusal.Invalid("lambda %s would have %d quotas, over priorities and identities: want at most %d", l.Name, len(q.Limits), catalog.LimitsMax)
 		}
 		return toStore(q), nil
 	})
