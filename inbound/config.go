@@ -53,8 +53,8 @@ type Config struct {
 	// not known.
 	CountWorkers func(ctx context.Context, lambda string) (int, error)
 
-	// Gates has the gates that hold tasks back; nil: there are none.
-	Gates *gates.Book
+	// Gates returns the gates of a lambda, which hold its tasks back; nil: there are none.
+	Gates func(lambda uint32) gates.Gates
 	// QueueFull reports whether tasks of a partition wait because their queue has no room; nil: not known.
 	QueueFull func(p task.Partition) bool
 	// NoWorker reports whether no worker serves a lambda, on any server; nil: that is not known.

@@ -65,7 +65,7 @@ func (in *Inbound) heldByGates(l *catalog.Entry, held int64) (all []*kinesinv1.H
 		return nil
 	}
 	now := in.Clock.Now()
-	for _, g := range in.Gates.OfLambda(l.Ref) {
+	for _, g := range in.Gates(l.Ref) {
 		if g.InForce(now) {
 			all = append(all, &kinesinv1.HeldBy{
 				Reason: waitsForGate, Text: gateHoldText(g), Priority: g.Priority, Gate: g.ID, Action: string(g.Action), Until: int64(g.Until),

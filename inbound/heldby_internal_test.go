@@ -70,7 +70,7 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := &Inbound{Config: Config{
-				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: book, HeldBack: func(uint32) HeldBack { return c.held },
+				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: book.OfLambda, HeldBack: func(uint32) HeldBack { return c.held },
 				NoWorker: func(*catalog.Entry) bool { return c.noWorker },
 				Rates: func(uint32) Rates {
 					return Rates{Priorities: [task.PrioritiesMax]PriorityRates{{Spent: 12}, {Spent: 0.5}}}

@@ -34,7 +34,7 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 	}
 	now := in.Clock.Now()
 	if in.Gates != nil {
-		if g := in.Gates.Of(t, max(start, now)); g != nil {
+		if g := in.Gates(t.Partition.Lambda).Of(t, max(start, now)); g != nil {
 			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, Until: int64(g.Until)}
 		}
 	}

@@ -128,7 +128,7 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 		}
 		g.Request = task.ID(r.RequestId).OwnedBy(c.Name).String()
 	}
-	if err := g.Validate(g.Created); err != nil {
+	if err := gates.Validate(g, g.Created); err != nil {
 		return nil, nil, err
 	}
 	l, err := s.Lambdas.Find(ctx, g.Lambda)

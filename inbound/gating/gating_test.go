@@ -55,7 +55,7 @@ func run(t *testing.T, test func(f *fixture)) {
 	inboundtest.Run(t, func(w *inboundtest.World) {
 		f := &fixture{World: w, queue: &depths{}}
 		f.book = gates.NewBook(f.Store, f.Clock, slog.New(slog.DiscardHandler))
-		f.in = w.Inbound(inbound.Config{Gates: f.book}, 0)
+		f.in = w.Inbound(inbound.Config{Gates: f.book.OfLambda}, 0)
 		f.Create(task.Lambda{Name: "mail", Shards: 3})
 		f.Create(task.Lambda{Name: "pay", Shards: 1})
 		f.Service = f.serving(f.Store)

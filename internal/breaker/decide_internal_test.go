@@ -71,7 +71,7 @@ func steps(t *testing.T, g *gates.Gate, fresh counts, now task.Instant) (step, t
 
 func TestABreakerProbesAndCloses(t *testing.T) {
 	g := open("mail", 7, counts{5, 20}, half, start)
-	if err := g.Validate(start); err != nil {
+	if err := gates.Validate(g, start); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(g.Reason, "20 of 25 attempts failed in 1m") || g.Owner != gates.BreakerOwner {

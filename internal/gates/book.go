@@ -9,7 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Kind is the kind of the control rows of gates that have not ended, KindEnded of those that have.
@@ -54,8 +53,5 @@ func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda
 // Has reports whether any gate is about a lambda, in force or not.
 func (b *Book) Has(lambda uint32) bool { return len(b.Value()[lambda]) > 0 }
 
-// Of returns the gate that holds a task back now; nil: none does. Of several that do, one that pauses comes
-// before one that drops, and then the oldest: nothing is lost that somebody wants to keep.
-func (b *Book) Of(t *task.Task, now task.Instant) (held *Gate) {
-	return b.OfLambda(t.Partition.Lambda).Of(t, now)
-}
+// OfLambda returns the gates of a lambda. They must not be changed.
+func (b *Book) OfLambda(lambda uint32) Gates { return b.Value()[lambda] }

@@ -9,10 +9,8 @@ import (
 // Gates are those of one lambda that have not ended, oldest first.
 type Gates []*Gate
 
-// OfLambda returns the gates of a lambda. They must not be changed.
-func (b *Book) OfLambda(lambda uint32) Gates { return b.Value()[lambda] }
-
-// Of returns the gate that holds a task back, as Book.Of does.
+// Of returns the gate that holds a task back now; nil: none does. Of several that do, one that pauses comes
+// before one that drops, and then the oldest: nothing is lost that somebody wants to keep.
 func (all Gates) Of(t *task.Task, now task.Instant) (held *Gate) {
 	for _, g := range all {
 		if g.Holds(t, now) && (held == nil || held.Action == Drop && g.Action == Pause) {

@@ -76,7 +76,9 @@ func (n *Node) isCounted(lambda uint32) bool {
 }
 
 // isHeld reports whether a gate keeps a task from being claimed.
-func (n *Node) isHeld(t *task.Task, now task.Instant) bool { return n.gates.Of(t, now) != nil }
+func (n *Node) isHeld(t *task.Task, now task.Instant) bool {
+	return n.gates.OfLambda(t.Partition.Lambda).Of(t, now) != nil
+}
 
 func (n *Node) retention(lambda uint32) (time.Duration, bool) {
 	l, known := n.Lambda(lambda)

@@ -178,7 +178,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.chains, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: n.noWorker.is,
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates.OfLambda, NoWorker: n.noWorker.is,
 		HeldBack: n.heldBack(), CountWorkers: n.countWorkers, Deaths: n.deaths.of,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,
 	})
