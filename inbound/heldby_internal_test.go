@@ -1,26 +1,22 @@
 package inbound
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
-	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestWhatHoldsALambdaBack(t *testing.T) {
 	const start = task.Instant(1_700_000_000_000_000)
 	quotas := []StartLimit{{Rate: 100}, {Priority: "low", Class: 1, Rate: 0.5}}
-	pause := gates.Gate{ID: "1", Action: gates.Pause, Reason: "db"}
+	pause := &gates.Gate{ID: "1", Action: gates.Pause, Reason: "db"}
 	for name, c := range map[string]struct {
-		gates    []gates.Gate
+		gates    gates.Gates
 		held     HeldBack
 		noWorker bool
 		late     bool
@@ -28,12 +24,12 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 		want     string // reason, text and number of tasks of each
 	}{
 		"nothing":          {held: HeldBack{Limits: quotas}},
-		"a gate":           {gates: []gates.Gate{pause}, held: HeldBack{Gates: 7}, want: `gate: gate 1 "db" pauses all tasks: 7`},
-		"a gate, unread":   {gates: []gates.Gate{pause}, want: `gate: gate 1 "db" pauses all tasks: ?`},
-		"an expired gate":  {gates: []gates.Gate{{ID: "1", Action: gates.Pause, Reason: "db", Until: start - 1}}, held: HeldBack{Gates: 7}},
-		"a gate that ends": {gates: []gates.Gate{{ID: "1", Action: gates.Pause, Reason: "db", Until: start + 1_000_000}}, want: `gate: gate 1 "db" until 2023-11-14T22:13:21Z pauses all tasks: ?`},
+		"a gate":           {gates: gates.Gates{pause}, held: HeldBack{Gates: 7}, want: `gate: gate 1 "db" pauses all tasks: 7`},
+		"a gate, unread":   {gates: gates.Gates{pause}, want: `gate: gate 1 "db" pauses all tasks: ?`},
+		"an expired gate":  {gates: gates.Gates{{ID: "1", Action: gates.Pause, Reason: "db", Until: start - 1}}, held: HeldBack{Gates: 7}},
+		"a gate that ends": {gates: gates.Gates{{ID: "1", Action: gates.Pause, Reason: "db", Until: start + 1_000_000}}, want: `gate: gate 1 "db" until 2023-11-14T22:13:21Z pauses all tasks: ?`},
 		"gates": {
-			gates: []gates.Gate{
+			gates: gates.Gates{
 				{ID: "1", Action: gates.Pause, Reason: "db", Priority: "low"},
 				{ID: "2", Action: gates.Drop, Reason: "bad", Collection: "c"},
 				{ID: "3", Action: gates.Pause, Reason: "x", TagName: "a", TagValue: "b", Resumed: 1, Pace: 5},
@@ -53,24 +49,12 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := clock.NewVirtual(start, 1)
-			rows := store.New(mem.New(), store.Config{Clock: v.Process(0)})
 			l := &catalog.Entry{Lambda: task.Lambda{Ref: 7, Name: "mail", Priorities: []string{"high", "low"}}}
 			if c.deliver {
 				l.Mode = task.Deliver
 			}
-			for i := range c.gates {
-				g := c.gates[i]
-				g.Ref, g.Created = 7, start.Add(-10)+task.Instant(i)
-				if err := control.NewBook(rows, gates.AsRows, v.Process(0)).Put(t.Context(), &g); err != nil {
-					t.Fatal(err)
-				}
-			}
-			book := gates.NewBook(rows, v.Process(0), slog.New(slog.DiscardHandler))
-			if err := book.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			in := &Inbound{Config: Config{
-				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: book.OfLambda, HeldBack: func(uint32) HeldBack { return c.held },
+				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: func(uint32) gates.Gates { return c.gates }, HeldBack: func(uint32) HeldBack { return c.held },
 				NoWorker: func(*catalog.Entry) bool { return c.noWorker },
 				Rates: func(uint32) Rates {
 					return Rates{Priorities: [task.PrioritiesMax]PriorityRates{{Spent: 12}, {Spent: 0.5}}}
