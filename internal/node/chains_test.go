@@ -468,3 +468,64 @@ func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 		}
 	})
 }
+
+// A cancel undoes what was done, and nothing follows but that.
+func TestACancelledChainIsUndone(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		waits, err := sdk.Chain(mail("a"), mail("b").After(time.Hour), mail("c")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := sdk.Chain(mail("sleep"), mail("d")).OnFailure(mail("unsleep")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for id, want := range map[sdk.ID]admin.ChainChange{waits: {ID: waits, Changed: 1}, runs: {ID: runs, Told: 1}} {
+			if got, err := r.admin().Chains.Cancel(r.ctx, id); err != nil || got != want {
+				t.Errorf("%+v, %v, want %+v", got, err, want)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		if got, want := s.all(), "a sleep undo<else:cancelled:: unsleep<else:success:r-sleep:"; got != want {
+			t.Errorf("ran %s, want %s", got, want)
+		}
+		if got, want := r.chain(waits), "ended: success then(cancelled then(skipped else(skipped)) else(success)) else(skipped)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+// A chain is redriven from the task that failed.
+func TestAChainIsRedriven(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail"})
+		var mended atomic.Bool
+		var s stepLog
+		r.work(r.nodes[0], "mail", func(ctx context.Context, k *sdk.Task[[]byte]) error {
+			if mended.Load() && string(k.Payload) == "fail" {
+				k.Payload = []byte("mended")
+			}
+			return s.handler(ctx, k)
+		})
+		id, err := sdk.Chain(mail("a"), mail("fail"), mail("c")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for _, want := range []string{"", "too late"} {
+			mended.Store(true)
+			got, err := r.admin().Chains.Redrive(r.ctx, id)
+			if want == "" && (err != nil || got.Changed != 1) || want != "" && !errors.Is(err, sdk.ErrTooLate) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if got, want := s.all(), "a c<then:success:r-mended: fail<then:success:r-a: mended<then:success:r-a: undo<else:fatal_failure::no fail"; got != want {
+			t.Errorf("ran %s, want %s", got, want)
+		}
+	})
+}

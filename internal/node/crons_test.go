@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -235,4 +236,23 @@ func TestAPausedCron(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestFailuresPauseACron(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 1})
+		var f fires
+		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
+			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
+		})
+		r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.FailuresMax = 3 })
+		time.Sleep(2 * time.Minute)
+		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
+			t.Errorf("fired %s, want %s", got, want)
+		}
+		c, err := cron.NewBook(r.nodes[0].node.firing.Store, r.nodes[0].node.firing.Clock).Find(r.ctx, "tick")
+		if err != nil || c.Now().Pause == nil || !strings.Contains(c.Now().Pause.Reason, "3 occurrences in a row") {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -161,6 +162,66 @@ func TestWhatCannotFollowAGroup(t *testing.T) {
 			if _, err := r.client.CreateGroup(r.ctx, c.spec); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
 				r.Errorf("%v, want %v: %s", err, c.err, c.says)
 			}
+		}
+	})
+}
+
+// A call that died before the group counted its members does not keep others out: what it left is cancelled
+// and does not count. A call that may still be under way is not disturbed.
+func TestACallThatDiesBeforeItsMembersCount(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail"})
+		r.lambda(admin.Lambda{Name: "report"})
+		var f follows
+		var ran []string
+		r.work(r.nodes[0], "mail", func(_ context.Context, t *sdk.Task[[]byte]) error { ran = append(ran, string(t.Args)); return nil }, sdk.Slots(1))
+		r.work(r.nodes[0], "report", f.handle)
+		client := r.client
+		g, err := client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if _, err := client.AddMembers(r.ctx, g.ID, 0, items(2)); err != nil {
+			r.Fatal(err)
+		}
+		id, err := task.ParseID(g.ID)
+		if err != nil {
+			r.Fatal(err)
+		}
+		var left []*kinesinv1.ScheduleItem
+		for i := range 40 {
+			left = append(left, &kinesinv1.ScheduleItem{Lambda: "mail", Payload: fmt.Append(nil, "left", i), Delay: (time.Duration(i) * 5 * time.Minute).Microseconds()})
+		}
+		_, err = r.nodes[0].node.inbound.AddMembers(r.ctx, inbound.Members{
+			Group: id, At: 2, TryAt: func(uint32) uint32 { return 0 }, DueMax: task.InstantOf(g.Expires), Until: task.InstantOf(g.Expires),
+		}, left)
+		if err != nil {
+			r.Fatal(err)
+		}
+		began := time.Now()
+		ids, err := client.AddMembers(r.ctx, g.ID, 2, []sdk.Item{{Lambda: "mail", Payload: []byte("new")}, {Lambda: "mail", Payload: []byte("new")}})
+		for errors.Is(err, sdk.ErrUnavailable) {
+			if !strings.Contains(err.Error(), "another call adds other members to group "+g.ID+" at 2, or died") {
+				r.Error(err)
+			}
+			ids, err = client.AddMembers(r.ctx, g.ID, 2, []sdk.Item{{Lambda: "mail", Payload: []byte("new")}, {Lambda: "mail", Payload: []byte("new")}})
+		}
+		if waited := time.Since(began); err != nil || len(ids) != 2 || waited < 20*time.Second || waited > time.Minute {
+			r.Fatalf("%v, %v after %v", ids, err, waited)
+		}
+		if again, err := client.AddMembers(r.ctx, g.ID, 2, []sdk.Item{{Lambda: "mail", Payload: []byte("new")}, {Lambda: "mail", Payload: []byte("new")}}); err != nil || !slices.Equal(again, ids) {
+			r.Errorf("%v, %v: want %v", again, err, ids)
+		}
+		if _, err := client.SealGroup(r.ctx, g.ID, 4); err != nil {
+			r.Fatal(err)
+		}
+		time.Sleep(10 * time.Hour) // all of them would have been due
+		slices.Sort(ran)
+		if want := "[0 1 left0 new new]"; fmt.Sprint(ran) != want { // left0 was due before
+			r.Errorf("%v ran, want %v", ran, want)
+		}
+		if f.count() != 1 || f.seen[0].Members != 4 || f.seen[0].Ended[sdk.StateSuccess] != 4 {
+			r.Errorf("%+v", f.seen)
 		}
 	})
 }

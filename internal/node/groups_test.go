@@ -258,3 +258,42 @@ func member(t *testing.T, group string, index uint32) task.ID {
 	}
 	return task.MemberID(id, index, 0)
 }
+
+// Whoever does not know what became of a call makes it again, and nothing changes: not when it was answered,
+// not when members have ended since, and not when the group has.
+func TestAnAddThatIsMadeAgain(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail", Retention: time.Minute})
+		r.lambda(admin.Lambda{Name: "report"})
+		var f follows
+		runs := 0
+		r.work(r.nodes[0], "mail", func(context.Context, *sdk.Task[[]byte]) error { runs++; return sdk.Fatal(errors.New("no")) }, sdk.Slots(1))
+		r.work(r.nodes[0], "report", f.handle)
+		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: []sdk.Item{{Lambda: "report"}}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		first, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
+		if err != nil || len(first) != 10 {
+			r.Fatal(first, err)
+		}
+		for i, wait := range []time.Duration{0, time.Hour, 0, time.Hour} {
+			time.Sleep(wait)
+			if i == 2 {
+				if _, err := r.client.SealGroup(r.ctx, g.ID, 10); err != nil {
+					r.Fatal(err)
+				}
+			}
+			again, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
+			if err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
+				r.Errorf("%d: %v, %v; want %v", i, again, err, first)
+			}
+		}
+		if runs != 10 || f.count() != 1 {
+			r.Errorf("%d runs of 10 members, %d followed", runs, f.count())
+		}
+		if g, err = r.client.SealGroup(r.ctx, g.ID, 10); err != nil || g.State != "done" {
+			r.Errorf("%+v, %v", g, err)
+		}
+	})
+}

@@ -262,3 +262,29 @@ func TestAKeyWithFreeSlotsIsNotWhatATaskWaitsFor(t *testing.T) {
 		r.settled(time.Minute)
 	})
 }
+
+// TestTheRateOfAKey starts the tasks of each key at its rate, one key no later than another.
+func TestTheRateOfAKey(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail", LimitKeyRate: 10})
+		time.Sleep(2 * time.Second)
+		a := newKeysAtOnce()
+		r.work(r.nodes[0], "mail", a.lasting(time.Millisecond), sdk.Slots(200))
+		began := time.Now()
+		var items []sdk.Item
+		for _, key := range append(keyTimes("big", 100), keyTimes("small", 20)...) {
+			items = append(items, sdk.Item{Lambda: "mail", LimitKey: key, Payload: []byte(key), MaxAttempts: 2, BackoffMin: time.Second, BackoffMax: time.Second})
+		}
+		results, err := r.client.ScheduleMany(r.ctx, items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range results {
+			r.book.accepted(results[i].ID)
+		}
+		r.settled(time.Minute)
+		if took := time.Since(began); took < 9*time.Second || took > 14*time.Second {
+			t.Errorf("100 tasks of a key and some retries took %v at 10 a second", took)
+		}
+	})
+}
