@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +95,71 @@ func TestWhatCannotBeRun(t *testing.T) {
 	steady := Config{Kind: Steady, Rate: 100, Duration: 2 * time.Second, Slots: 1, PayloadBytes: 8, Batch: 1}
 	if err := steady.Validate(); err != nil || steady.Tasks != 200 {
 		t.Errorf("%d tasks, %v", steady.Tasks, err)
+	}
+}
+
+func TestFiguresOfAGroup(t *testing.T) {
+	t.Parallel()
+	due := time.UnixMicro(1_000_000)
+	b := brake{BrakeConfig: &BrakeConfig{}, name: "pause", seen: newRecord(5)}
+	first, second := group{from: 0, to: 3}, group{from: 3, to: 5}
+	for i, payload := range payloads(4, indexBytes, func(i int) uint64 { return uint64(i) }) { // the last one never starts
+		b.seen.due[i] = due.UnixMicro()
+		b.seen.start(payload, due.Add(time.Duration(3-i)*time.Second))
+	}
+	if got := b.lateness(first); !slices.Equal(got, []int64{1_000_000, 2_000_000, 3_000_000}) {
+		t.Errorf("lateness %v", got)
+	}
+	if rate := b.rateSince(first, due); rate != 1 {
+		t.Errorf("%v a second", rate)
+	}
+	if rate := b.rateSince(group{from: 4, to: 5}, due); rate != 0 || len(b.starts(second)) != 1 {
+		t.Errorf("%v a second of none, %d starts", rate, len(b.starts(second)))
+	}
+	if n := between(b.starts(first), due.Add(time.Second), due.Add(3*time.Second)); n != 2 {
+		t.Errorf("%d between, want those of the beginning and none of the end", n)
+	}
+	if m := median([]float64{9, 1, 5}); m != 5 {
+		t.Errorf("median %v", m)
+	}
+	b.figure("held_tasks", 3)
+	var out strings.Builder
+	if err := Figures(b.figures).Print(&out); err != nil || !strings.Contains(out.String(), "pause  held_tasks  3.0000") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func TestUnknownBrake(t *testing.T) {
+	t.Parallel()
+	if _, err := Brake(t.Context(), "nap", &BrakeConfig{}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+}
+
+func TestTheBoundOfIsolation(t *testing.T) {
+	solo := Report{LatenessP99: 10}
+	for p99, within := range map[float64]bool{10: true, 17: true, 17.1: false} {
+		row := IsolationOf(Case{Name: "failing"}, 5, &Report{Tasks: 3, LatenessP99: p99, Lost: 1}, &solo)
+		if row.BoundP99 != 17 || row.Within != within || row.Lost != 1 || row.Case != "failing" || row.NeighbourTasks != 5 {
+			t.Errorf("p99 %v: %+v", p99, row)
+		}
+	}
+	var out strings.Builder
+	if err := (Isolations{{Case: "failing", LatenessP99: 17.05}}).Print(&out); err != nil || !strings.Contains(out.String(), "failing") || !strings.Contains(out.String(), "17.1") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func TestCasesOfIsolation(t *testing.T) {
+	cases := Cases()
+	if cases[0].Name != Solo || cases[0].Tasks != nil {
+		t.Errorf("the first case is %+v", cases[0])
+	}
+	seen := map[string]bool{}
+	for _, c := range cases[1:] {
+		if n := c.Tasks(1_000_000); n < 1 || n > 1_000_000 || c.Tasks(1) != 1 || c.PayloadBytes < indexBytes || seen[c.Name] {
+			t.Errorf("case %+v", c)
+		}
+		seen[c.Name] = true
 	}
 }

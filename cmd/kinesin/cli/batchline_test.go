@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 	"testing"
@@ -40,5 +41,21 @@ func TestSettingsInABatchLine(t *testing.T) {
 	}
 	if _, err := parseLine(&rawLine{text: []byte("{}")}, ""); err == nil || !strings.Contains(err.Error(), `"lambda" is missing`) {
 		t.Errorf("no lambda: %v", err)
+	}
+}
+
+// BenchmarkBatchLine is what a line of a batch costs besides its call.
+func BenchmarkBatchLine(b *testing.B) {
+	line := &rawLine{number: 1, text: []byte(`{"lambda": "greet", "delay": "3d", "payload": "` + string(bytes.Repeat([]byte("x"), 100)) + `"}` + "\n")}
+	result := &sdk.Result{ID: "k1AaH9TkKjeESSM2hg-xWNAAGh_U5Co7s9l8YBAADXgqjuXF0uJt1alrFM"}
+	var out bytes.Buffer
+	printer := batch{}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseLine(line, ""); err != nil {
+			b.Fatal(err)
+		}
+		printer.format(&out, 1, result)
+		out.Reset()
 	}
 }

@@ -1,10 +1,16 @@
 package cli_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/cmd/kinesin/cli"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 )
 
 // What commands ask a server for, and say of its answers, that the exchanges of test/golden don't hold. A $ in a
@@ -62,5 +68,86 @@ func TestCommandsOnARealServer(t *testing.T) {
 		if words := strings.Fields(o.stdout); len(words) == 1 {
 			printed = words[0]
 		}
+	}
+}
+
+func TestCostOfManyTasksIsWrittenOut(t *testing.T) {
+	t.Parallel()
+	for rate, want := range map[string]string{
+		"1e6":    "1000000 tasks/s are 2628000 million tasks a month",
+		"50":     "50 tasks/s are 131.4 million tasks a month",
+		"0.001":  "0.001 tasks/s are 0.002628 million tasks a month",
+		"100000": "100000 tasks/s are 262800 million tasks a month",
+	} {
+		o := run(t.Context(), nil, "", "cost", "--rate", rate)
+		o.check(t, rate, 0)
+		if !strings.Contains(o.stdout, want) || strings.Contains(o.stdout, "e+") || strings.Contains(o.stdout, "e-0") {
+			t.Errorf("%s: %s", rate, o.stdout)
+		}
+	}
+}
+
+func TestAGateSaysUntilWhenItCounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	s.must("schedule", "mail")
+	s.must("schedule", "mail", "--in", "30m")
+	for expiry, want := range map[string]string{
+		"10m": "would drop 1 tasks now and 0 more before it ends",
+		"2h":  "would drop 1 tasks now and 1 more within an hour",
+	} {
+		if got := s.must("gate", "drop", "mail", "--reason", "x", "--for", expiry, "--dry-run"); got != want {
+			t.Errorf("for %s: %s", expiry, got)
+		}
+	}
+	s.must("gate", "pause", "mail", "--reason", "x")
+	s.must("gate", "pause", "mail", "--reason", "x", "--priority", "low")
+	o := s.do("gate", "drop", "mail", "--reason", "x", "--tag", "a=b", "--dry-run")
+	o.check(t, "overlap", 0, "it overlaps with gates 1, 2: all", "the gate drops those that come")
+	s.must("gate", "resume", "1", "--pace", "1")
+	text := s.must("gate", "get", "1")
+	if !strings.Contains(text, "resumed by  anonymous") || strings.Contains(text, "ended by") || strings.Contains(text, "more") {
+		t.Error(text)
+	}
+	s.must("gate", "resume", "1")
+	if text := s.must("gate", "get", "1"); !strings.Contains(text, "ended by") {
+		t.Error(text)
+	}
+}
+
+func TestWatchPrintsWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "greet")
+	var stdout, stderr runtest.Text
+	stop := runtest.Start(t, func(ctx context.Context) error {
+		if code := cli.Run(ctx, cli.Process{
+			Args: []string{"lambda", "list", "--watch", "-o", "name"}, Env: []string{"KINESIN_SERVER=" + s.url, "PATH=" + os.Getenv("PATH")},
+			Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+		}); code != 0 {
+			return errors.New(stderr.String())
+		}
+		return nil
+	})
+	runtest.Eventually(t, time.Minute, "the first look", func() bool { return stdout.String() == "greet\n" })
+	s.must("lambda", "create", "mail")
+	runtest.Eventually(t, time.Minute, "a change is printed, once", func() bool { return stdout.String() == "greet\ngreet\nmail\n" })
+	stop()
+	if stderr.String() != "" {
+		t.Errorf("it says %q", stderr.String())
+	}
+	s.do("gate", "get", "7", "--watch").check(t, "a first look that fails", 1, "no gate 7")
+}
+
+func TestHelpHasGroupsAndTheConnectionApart(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t}
+	if help := s.must("--help"); !strings.Contains(help, "\nTasks:\n  cancel ") || !strings.Contains(help, "\nLambdas and limits:\n") || strings.Contains(help, "worker-guard") {
+		t.Errorf("%s", help)
+	}
+	own, connection, found := strings.Cut(s.must("gate", "list", "--help"), "\nConnection:\n")
+	if !found || !strings.Contains(own, "--ended") || strings.Contains(own, "--server") || !strings.Contains(connection, "--server") || strings.Contains(connection, "--ended") {
+		t.Errorf("%s\nConnection:\n%s", own, connection)
 	}
 }
