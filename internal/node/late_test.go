@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +110,46 @@ func TestVeryManyWaitLate(t *testing.T) {
 		all, err := r.admin().Objectives.List(r.ctx, "mail")
 		if err != nil || len(all) != 1 || all[0].Waiting != batches*each || all[0].Attained != 0 {
 			r.Errorf("%+v, %v, want %d waiting", all, err, batches*each)
+		}
+	})
+}
+
+// TestWhatWaitsBehindLongTasksStartsWhenTheyEnd keeps slots busy for longer than a message in memory is
+// valid.
+func TestWhatWaitsBehindLongTasksStartsWhenTheyEnd(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail", Timeout: time.Hour})
+		var mu sync.Mutex
+		var free time.Time
+		var starts []time.Time
+		r.work(r.nodes[0], "mail", func(_ context.Context, k *sdk.Task[[]byte]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(k.Args) > 0 && k.Args[0] == 'l' {
+				mu.Unlock()
+				time.Sleep(12 * time.Minute)
+				mu.Lock()
+				free = time.Now()
+				return nil
+			}
+			starts = append(starts, time.Now())
+			return nil
+		}, sdk.Slots(4))
+		time.Sleep(time.Second)
+		for range 4 {
+			r.schedule(sdk.Item{Lambda: "mail", In: time.Minute, Payload: []byte("long")})
+		}
+		for i := range 20 {
+			r.schedule(sdk.Item{Lambda: "mail", In: 61*time.Second + time.Duration(i)*20*time.Second, Payload: []byte("short")})
+		}
+		r.settled(time.Hour)
+		if len(starts) != 20 {
+			t.Errorf("%d starts, want 20", len(starts))
+		}
+		for _, at := range starts {
+			if late := at.Sub(free); late > time.Second {
+				t.Errorf("started %v after the slots were free", late)
+			}
 		}
 	})
 }

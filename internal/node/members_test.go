@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,10 @@ import (
 
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // byHost is a membership over the lease rows whose members are hosts, as pods are.
@@ -122,4 +127,74 @@ func TestAListOfMembers(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// Each server tells how many tasks died on all of them, by lambda, and of no other end.
+func TestEachServerTellsWhatDied(t *testing.T) {
+	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) {
+		r.lambda(admin.Lambda{Name: "mail", MaxAttempts: 1})
+		r.lambda(admin.Lambda{Name: "calm"})
+		for _, name := range []string{"mail", "calm"} {
+			for _, p := range r.nodes {
+				r.work(p, name, func(_ context.Context, task *sdk.Task[[]byte]) error {
+					switch {
+					case name == "calm":
+						return nil
+					case string(task.Payload) == "fatal":
+						return sdk.Fatal(errors.New("no"))
+					}
+					return errors.New("no")
+				})
+			}
+		}
+		time.Sleep(2 * time.Second)
+		for range 61 {
+			r.schedule(sdk.Item{Lambda: "mail"})
+		}
+		r.schedule(sdk.Item{Lambda: "mail", Payload: []byte("fatal")})
+		r.schedule(sdk.Item{Lambda: "calm"})
+		r.settled(time.Minute)
+		time.Sleep(time.Minute + time.Second) // each has stored what it has counted
+		for i, p := range r.nodes {
+			all, err := admin.New(r.dial(p.transport)).Lambdas.Stats(r.ctx, "")
+			if err != nil || len(all) != 2 {
+				r.Fatal(all, err)
+			}
+			for _, s := range all {
+				want := int64(0)
+				if s.Lambda == "mail" {
+					want = 61
+				}
+				if s.DeadHour != want || s.DeadDay != want {
+					r.Errorf("node %d: %d tasks of %s died in the hour, %d in the day, want %d", i, s.DeadHour, s.Lambda, s.DeadDay, want)
+				}
+			}
+		}
+		time.Sleep(3 * time.Hour)
+		if all, err := r.admin().Lambdas.Stats(r.ctx, "mail"); err != nil || all[0].DeadHour != 0 || all[0].DeadDay != 61 {
+			r.Errorf("three hours later: %+v, %v", all, err)
+		}
+	})
+}
+
+func TestTheNewestHandOversAreRemembered(t *testing.T) {
+	var m moves
+	now := task.Instant(time.Hour)
+	m.add(now, &scheduler.Assignment{}) // nothing moved
+	for n := range movesMax + 3 {
+		now = now.Add(time.Second)
+		s := &scheduler.Assignment{Gained: n + 1, Lost: 1}
+		m.add(now, s)
+		s.Warm = time.Duration(n+1) * time.Millisecond
+		m.warm(s)
+	}
+	m.add(now, &scheduler.Assignment{Lost: 7})
+	m.warm(&scheduler.Assignment{Lost: 7, Warm: time.Second}) // it gained none that had to be read
+	all := m.newestFirst()
+	if len(all) != movesMax || all[0].Lost != 7 || all[0].Warm != 0 {
+		t.Fatalf("%d hand-overs, the newest %+v; want %d, and 7 given up", len(all), all[0], movesMax)
+	}
+	if got := all[1]; got.Gained != movesMax+3 || got.Warm != (movesMax+3)*time.Millisecond || !got.At.Equal(now.Time()) {
+		t.Errorf("%+v", got)
+	}
 }

@@ -58,3 +58,42 @@ func TestChartTaken(t *testing.T) {
 	}
 	r.helm("uninstall", release).Must(t)
 }
+
+// TestSplit runs each group of roles in pods of its own, with TLS: clients and workers reach those that are
+// for them.
+func TestSplit(t *testing.T) {
+	g := newGuide(t)
+	g.write("values.yaml", `image: {repository: registry.example/kinesin}
+aws: {prefix: prod, region: eu-west-1}
+auth: {secretName: kinesin-auth, secretKey: token, policyKey: ""}
+tls: {secretName: kinesin-tls}
+layout: split
+`)
+	for _, command := range []string{
+		"bin/kinesin aws setup --aws-prefix prod >/dev/null",
+		"kubectl create namespace kinesin",
+		"openssl rand -hex 32 > token && kubectl --namespace kinesin create secret generic kinesin-auth --from-file token",
+		"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=kinesin -addext subjectAltName=DNS:kinesin.kinesin -keyout tls.key -out tls.crt 2>/dev/null",
+		"kubectl --namespace kinesin create secret tls kinesin-tls --cert tls.crt --key tls.key",
+		"helm upgrade --install kinesin deploy/chart/kinesin --namespace kinesin --values values.yaml --wait",
+		"kubectl --namespace kinesin get pods --output wide",
+	} {
+		g.run(command)
+	}
+	at := func(group string) string {
+		return "$(kubectl --namespace kinesin get pods --selector app.kubernetes.io/component=" + group + " --output jsonpath='{.items[0].status.podIP}')"
+	}
+	call := func(group, path string) string {
+		return "curl -sS --fail-with-body --cacert tls.crt --resolve kinesin.kinesin:7070:" + at(group) +
+			` -H "Authorization: Bearer $(cat token)" -H 'Content-Type: application/json' -d '{}' https://kinesin.kinesin:7070` + path
+	}
+	g.run(call("inbound", "/kinesin.v1.LambdaService/ListLambdas"))
+	refused := g.run(call("hsc", "/kinesin.v1.WorkerService/Heartbeat") + " || test $? = 22")
+	if !strings.Contains(refused, `no field \"worker\"`) {
+		t.Errorf("the pods for workers do not look at a heartbeat:\n%s", refused)
+	}
+	out := g.run(strings.Replace(call("scheduler", "/metrics"), "-d '{}' ", "", 1) + " | grep -E '^kinesin_(fleet_members|watch_contact_age_seconds) '")
+	if !strings.Contains(out, "kinesin_fleet_members 1") || !strings.Contains(out, "kinesin_watch_contact_age_seconds") {
+		t.Errorf("the scheduler's membership is not that of its pods:\n%s", out)
+	}
+}

@@ -135,3 +135,5 @@ func between(text, from, to string) string {
 	part, _, _ := strings.Cut(rest, to)
 	return part
 }
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
