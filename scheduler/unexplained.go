@@ -80,7 +80,7 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 // noteLate notes a row that a read has met, that is not in flight, and that nothing holds.
 func (l *loop) noteLate(row *task.Task) {
 	if u, now := &l.reader.unexplained, l.now(); !u.seen && row.WakeRow.At <= now.Add(-unexplainedAfter) {
-		u.seen = !l.isHeld(row, now)
+		u.seen = !l.isHeld(row)
 	}
 }
 
@@ -93,7 +93,7 @@ func (l *loop) unexplained(ctx context.Context, page []task.Task, now, late task
 	var rows []task.Task
 	var ids []task.ID
 	for i := range page {
-		if row := &page[i]; !l.follows(row, late) && !l.isHeld(row, now) {
+		if row := &page[i]; !l.follows(row, late) && !l.isHeld(row) {
 			rows, ids = append(rows, *row), append(ids, row.ID)
 		}
 	}
@@ -113,7 +113,7 @@ func (l *loop) unexplained(ctx context.Context, page []task.Task, now, late task
 		case store.Leftover, store.Unclear:
 			continue
 		}
-		if t.State.IsWaiting() && t.Wake <= late && !l.isHeld(t, now) {
+		if t.State.IsWaiting() && t.Wake <= late && !l.isHeld(t) {
 			found = append(found, keyOf(&rows[i]))
 		}
 	}
@@ -130,7 +130,7 @@ func (l *loop) follows(row *task.Task, late task.Instant) bool {
 }
 
 // isHeld reports whether a gate or its limit key holds a task, as far as its row tells.
-func (l *loop) isHeld(t *task.Task, now task.Instant) bool {
+func (l *loop) isHeld(t *task.Task) bool {
 	if g := l.gateOf(t); g != nil && g.Action == gates.Pause {
 		return true
 	}
