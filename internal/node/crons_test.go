@@ -12,7 +12,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
-	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/task"
@@ -133,23 +132,6 @@ func TestWhatOverlaps(t *testing.T) {
 			})
 		})
 	}
-}
-
-// workForNow runs a worker of the first node until it is told to stop.
-func (r *rig) workForNow(f *fires) (stop func()) {
-	r.Helper()
-	w := sdk.NewWorker(r.dial(r.nodes[0].transport), sdk.Slots(5), sdk.Grace(time.Second), sdk.ExitWith(func(int) {}))
-	w.Register("mail", f.handler(time.Second))
-	return runtest.Start(r.T, w.Run)
-}
-
-// away stops a node for a while.
-func (r *rig) away(i int, d time.Duration) {
-	r.Helper()
-	r.nodes[i].stop()
-	time.Sleep(d)
-	r.nodes[i] = r.start(drivers{}, []string{"node-0"}, i, nil)
-	r.client = r.dial(r.nodes[i].transport)
 }
 
 // change changes the cron by what is stored.

@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
-	"github.com/kinesin-io/kinesin/store"
 )
 
 // setGate stores a gate; the nodes learn of it by themselves.
@@ -32,45 +31,6 @@ func (r *rig) setGate(lambda string, g *gates.Gate) {
 		r.Fatal(err)
 	}
 	g.Version++
-}
-
-func (r *rig) endGate(g *gates.Gate) {
-	r.Helper()
-	if err := r.nodes[0].node.store.DeleteControl(r.ctx, store.Control{Kind: gates.Kind, Name: g.ID, Version: g.Version}); err != nil {
-		r.Fatal(err)
-	}
-}
-
-// starts notes when tasks of which collections start.
-type starts struct {
-	mu  sync.Mutex
-	all []startOf
-}
-
-type startOf struct {
-	collection string
-	at         time.Time
-}
-
-func (s *starts) noting(work time.Duration) sdk.Handler {
-	return func(_ context.Context, t *sdk.Task[[]byte]) error {
-		s.mu.Lock()
-		s.all = append(s.all, startOf{t.Collection, time.Now()})
-		s.mu.Unlock()
-		time.Sleep(work)
-		return nil
-	}
-}
-
-func (s *starts) of(collection string, from, to time.Time) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.all {
-		if one.collection == collection && one.at.After(from) && one.at.Before(to) {
-			n++
-		}
-	}
-	return n
 }
 
 // TestADropSaysWhichGate drops tasks, and wants each to say so.
