@@ -43,32 +43,6 @@ locals {
     ) : { for name, value in q : name => value if value != null } if anytrue([for value in values(q) : value != null])
   ]
 
-  crons = length(var.crons) == 0 ? null : {
-    for name, c in var.crons : name => {
-      for setting, value in {
-        schedule = c.schedule
-        zone     = c.zone
-        start    = c.start
-        end      = c.end
-        gap      = c.gap
-        fold     = c.fold
-        overlap  = c.overlap
-        catch_up = c.catch_up
-
-        # Crons have milliseconds.
-        catch_up_max    = c.catch_up_max
-        catch_up_within = c.catch_up_within_seconds == null ? null : "${floor(c.catch_up_within_seconds * 1000) / 1000}s"
-        jitter          = c.jitter_seconds == null ? null : "${floor(c.jitter_seconds * 1000) / 1000}s"
-        failures_max    = c.failures_max
-
-        priority     = c.priority
-        collection   = c.collection
-        tags         = c.tags
-        payload_text = c.payload
-      } : setting => value if value != null
-    }
-  }
-
   objective = var.objective == null ? null : {
     for setting, value in {
       within    = "${var.objective.within_seconds}s"
