@@ -74,7 +74,7 @@ var table = []row{
 	{name: "internal/process"},
 	{name: "internal/feature/backup", stdOnly: true},
 	{name: "internal/zones", stdOnly: true},
-	{name: "internal/feature/cron/cronspec", may: []string{"api", "internal/zones"}},
+	{name: "internal/feature/cron/cronspec", may: []string{"api", "api/kinesinv1", "internal/zones"}},
 	{name: "internal/loglimit", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/awserr", "internal/backoff", "internal/clock"}},
 	{name: "internal/awserr"},

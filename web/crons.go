@@ -270,23 +270,9 @@ type nominal struct {
 	Local  string
 }
 
-func scheduleOf(k *kinesinv1.Cron) (*cronspec.Schedule, error) {
-	config := cronspec.Config{
-		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cronspec.Gap(k.GetGap()), Fold: cronspec.Fold(k.GetFold()),
-		Jitter: time.Duration(k.GetJitter()) * time.Microsecond,
-	}
-	if k.GetStart() != 0 {
-		config.Start = time.UnixMicro(k.GetStart())
-	}
-	if k.GetEnd() != 0 {
-		config.End = time.UnixMicro(k.GetEnd())
-	}
-	return cronspec.Parse(config)
-}
-
 // nominal returns the nominal times to come.
 func (c *call) nominal(k *kinesinv1.Cron, count int) (micros []int64) {
-	s, err := scheduleOf(k)
+	s, err := cronspec.Parse(cronspec.ConfigOf(k))
 	if err != nil {
 		return nil
 	}
@@ -307,7 +293,7 @@ const (
 // preview tells when a schedule would fire.
 func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
 	b := &previewBody{Zone: k.GetZone()}
-	s, err := scheduleOf(k)
+	s, err := cronspec.Parse(cronspec.ConfigOf(k))
 	if err != nil {
 		b.Problem = err.Error()
 		return b

@@ -287,46 +287,28 @@ func (d *declarations) addCron(n *yaml.Node) (string, error) {
 	if err := c.inBounds(addCronFlags); err != nil {
 		return "", err
 	}
-	if err := checkCron(&c.is); err != nil {
+	if err := checkCron(w); err != nil {
 		return "", lineError(c.line, "cron %s: %v", c.is.Name, err)
 	}
-	completeCron(&c.is)
+	w.Schedule = strings.TrimSpace(w.Schedule)
+	c.is = wirecopy.From[admin.Cron](cronspec.Completed(w))
 	d.crons = append(d.crons, c)
 	return c.is.Name, nil
 }
 
-func checkCron(one *admin.Cron) error {
+func checkCron(one *kinesinv1.Cron) error {
 	if err := task.CheckName("cron", one.Name); err != nil {
 		return err
 	}
 	if err := task.CheckName("lambda", one.Lambda); err != nil {
 		return err
 	}
-	_, err := cronspec.Parse(cronspec.Config{
-		Name: one.Name, Expression: one.Schedule, Zone: one.Zone, Start: one.Start, End: one.End, Jitter: one.Jitter,
-		Gap: cronspec.Gap(one.Gap), Fold: cronspec.Fold(one.Fold),
-	})
-	if err == nil && one.CatchUp != catchUpAll && (one.CatchUpMax != 0 || one.CatchUpWithin != 0) {
+	_, err := cronspec.Parse(cronspec.ConfigOf(one))
+	if err == nil && one.CatchUp != cronspec.CatchUpAll && (one.CatchUpMax != 0 || one.CatchUpWithin != 0) {
 		err = fmt.Errorf("catch_up_max and catch_up_within go with catch_up: all")
 	}
 	return err
 }
-
-// completeCron sets the defaults, as the server shows them.
-func completeCron(one *admin.Cron) {
-	orDefault(&one.Zone, "UTC")
-	orDefault(&one.Gap, admin.GapShift)
-	orDefault(&one.Fold, admin.FoldFirst)
-	orDefault(&one.Overlap, admin.OverlapSkip)
-	orDefault(&one.CatchUp, admin.CatchUpLast)
-	if one.CatchUp == catchUpAll {
-		orDefault(&one.CatchUpMax, 1000)
-		orDefault(&one.CatchUpWithin, day)
-	}
-	one.Schedule = strings.TrimSpace(one.Schedule)
-}
-
-func orDefault[T comparable](setting *T, value T) { *setting = cmp.Or(*setting, value) }
 
 func (d *declarations) addLambda(n *yaml.Node) (string, error) {
 	var l declared[admin.Lambda]
@@ -405,7 +387,7 @@ func (d *declarations) addObjective(n *yaml.Node) (string, error) {
 	}
 	o.is = wirecopy.From[admin.Objective](w)
 	o.is.Percent = w.GetObjective()
-	orDefault(&o.is.Window, sloWindowDefault)
+	o.is.Window = cmp.Or(o.is.Window, sloWindowDefault)
 	if err := o.inBounds(objectiveFlags); err != nil {
 		return "", err
 	}

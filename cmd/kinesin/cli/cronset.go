@@ -22,10 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	cronUpdateTriesMax = 5 // of an update that meets others
-	catchUpAll         = "all"
-)
+const cronUpdateTriesMax = 5 // of an update that meets others
 
 // cronFlags are the settings of a cron. A flag that is not given stays out of an update.
 type cronFlags struct {
@@ -192,7 +189,7 @@ func (s *cronFlags) apply(isGiven func(flag string) bool, from, to *admin.Cron) 
 			field(to).Set(field(from))
 		}
 	})
-	if to.CatchUp != catchUpAll { // then its bounds mean nothing, and the server refuses them if they are given
+	if to.CatchUp != cronspec.CatchUpAll { // then its bounds mean nothing, and the server refuses them if they are given
 		if !isGiven("catch-up-max") {
 			to.CatchUpMax = 0
 		}
@@ -211,7 +208,7 @@ func (a *app) noteWarning(c *kinesinv1.Cron) {
 
 // warningText returns what the author of an expression may not have meant, for a cron that is not made yet.
 func warningText(c *admin.Cron) string {
-	s, err := cronspec.Parse(cronspec.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
+	s, err := cronspec.Parse(cronspec.ConfigOf(wirecopy.To[kinesinv1.Cron](c)))
 	if err != nil {
 		return ""
 	}

@@ -7,8 +7,6 @@
 package cron
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -18,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/feature/cron/cronspec"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -28,10 +25,7 @@ const (
 	ReasonBytesMax = 512
 	// PayloadBytesMax bounds the payload, which each occurrence holds.
 	PayloadBytesMax = 64 << 10
-	// CatchUpMaxDefault and CatchUpWithinDefault bound which missed occurrences catch-up "all" runs.
-	CatchUpMaxDefault    = 1000
-	CatchUpWithinDefault = 24 * time.Hour
-	// CatchUpMax and CatchUpWithinMax are the most that they may be.
+	// CatchUpMax and CatchUpWithinMax bound the bounds of catch-up "all".
 	CatchUpMax       = 100_000
 	CatchUpWithinMax = 366 * 24 * time.Hour
 	// ChangeAfter is how long after a change the new revision is in charge: more than occurrences are decided
@@ -42,51 +36,6 @@ const (
 	revisionsMax    = 64
 	revisionKeptFor = 24 * time.Hour
 )
-
-// Overlap says what becomes of an occurrence whose time comes while an earlier one has not ended.
-type Overlap string
-
-// The policies. The empty one is OverlapSkip.
-const (
-	OverlapAllow   Overlap = "allow"   // both run
-	OverlapSkip    Overlap = "skip"    // it does not run
-	OverlapQueue   Overlap = "queue"   // it waits; of several that would, the last one
-	OverlapCancel  Overlap = "cancel"  // the earlier one is cancelled, and it runs after that
-	OverlapReplace Overlap = "replace" // an earlier one that has not started is cancelled, else it waits
-)
-
-// CatchUp says what becomes of occurrences whose time passed while nothing could run them.
-type CatchUp string
-
-// The policies. The empty one is CatchUpLast.
-const (
-	CatchUpNone CatchUp = "none"
-	CatchUpLast CatchUp = "last"
-	CatchUpAll  CatchUp = "all" // one after the other
-)
-
-// Spec is what an operator says about a cron.
-type Spec struct {
-	Schedule string        `json:"schedule"`
-	Zone     string        `json:"zone,omitempty"` // empty: UTC
-	Start    task.Instant  `json:"start,omitempty"`
-	End      task.Instant  `json:"end,omitempty"`
-	JitterMS int64         `json:"jitter_ms,omitempty"`
-	Gap      cronspec.Gap  `json:"gap,omitempty"`
-	Fold     cronspec.Fold `json:"fold,omitempty"`
-
-	Overlap         Overlap `json:"overlap,omitempty"`
-	CatchUp         CatchUp `json:"catch_up,omitempty"`
-	CatchUpMax      int     `json:"catch_up_max,omitempty"`       // of CatchUpAll; 0: CatchUpMaxDefault
-	CatchUpWithinMS int64   `json:"catch_up_within_ms,omitempty"` // of CatchUpAll; 0: CatchUpWithinDefault
-	FailuresMax     int     `json:"failures_max,omitempty"`       // so many in a row pause the cron; 0: none does
-
-	Priority   string            `json:"priority,omitempty"`
-	Class      uint8             `json:"class,omitempty"` // the index of Priority
-	Collection string            `json:"collection,omitempty"`
-	Tags       map[string]string `json:"tags,omitempty"`
-	Payload    []byte            `json:"payload,omitempty"` // {{nominal}} in it becomes the nominal time
-}
 
 // Pause says why a cron has no occurrences for a while.
 type Pause struct {
@@ -190,65 +139,6 @@ func (c *Cron) addNumbered(r Revision, now task.Instant) error {
 		return fmt.Errorf("%w change: cron %s was changed %d times within %s; want at most that", task.ErrInvalid, c.Name, most, revisionKeptFor)
 	}
 	return nil
-}
-
-// waits reports whether an occurrence waits until the one before it has ended.
-func (s *Spec) waits() bool {
-	return s.Overlap == OverlapQueue || s.Overlap == OverlapCancel || s.Overlap == OverlapReplace
-}
-
-// Parse returns the nominal times of a spec.
-func (s *Spec) Parse(name string) (*cronspec.Schedule, error) {
-	parsed, err := cronspec.Parse(cronspec.Config{
-		Name: name, Expression: s.Schedule, Zone: s.Zone, Start: timeOf(s.Start), End: timeOf(s.End),
-		Jitter: time.Duration(s.JitterMS) * time.Millisecond, Gap: s.Gap, Fold: s.Fold,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w schedule: %w", task.ErrInvalid, err)
-	}
-	return parsed, nil
-}
-
-func timeOf(i task.Instant) time.Time {
-	if i.IsZero() {
-		return time.Time{}
-	}
-	return i.Time()
-}
-
-// Validate checks what an operator gave, the priority and its lambda aside.
-func (s *Spec) Validate(name string) error {
-	_, err := s.Parse(name)
-	errs := []error{task.CheckName("cron", name), err}
-	refuse := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w "+format, append([]any{task.ErrInvalid}, args...)...))
-	}
-	if !slices.Contains([]Overlap{"", OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel, OverlapReplace}, s.Overlap) {
-		refuse("overlap %.20q: want allow, skip, queue, cancel or replace", s.Overlap)
-	}
-	if !slices.Contains([]CatchUp{"", CatchUpNone, CatchUpLast, CatchUpAll}, s.CatchUp) {
-		refuse("catch-up %.20q: want none, last or all", s.CatchUp)
-	}
-	if bounded := s.CatchUpMax != 0 || s.CatchUpWithinMS != 0; bounded && s.CatchUp != CatchUpAll {
-		refuse("catch-up: a bound of number or time goes with all, not with %s", cmp.Or(s.CatchUp, CatchUpLast))
-	}
-	if s.CatchUpMax < 0 || s.CatchUpMax > CatchUpMax {
-		refuse("catch-up max %d: want 1 to %d", s.CatchUpMax, CatchUpMax)
-	}
-	if s.CatchUpWithinMS < 0 || s.CatchUpWithinMS > CatchUpWithinMax.Milliseconds() {
-		refuse("catch-up within %s: want at most %s", time.Duration(s.CatchUpWithinMS)*time.Millisecond, CatchUpWithinMax)
-	}
-	if s.FailuresMax < 0 || s.FailuresMax > 1000 {
-		refuse("failures max %d: want 0 (none) to 1000", s.FailuresMax)
-	}
-	if len(s.Payload) > PayloadBytesMax {
-		refuse("payload of %d bytes: want at most %d, since each occurrence holds it", len(s.Payload), PayloadBytesMax)
-	}
-	if len(s.Collection) > 128 || !utf8.ValidString(s.Collection) || strings.ContainsFunc(s.Collection, unicode.IsControl) {
-		refuse("collection: want at most 128 bytes of UTF-8 text without control characters")
-	}
-	_, err = task.TagsOf(s.Tags)
-	return errors.Join(append(errs, err)...)
 }
 
 // CheckReason refuses a reason for a pause that says nothing.

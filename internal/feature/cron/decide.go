@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -252,13 +253,8 @@ func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 
 // missedOfMany decides where all that were missed run, within bounds.
 func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
-	most, within := CatchUpMaxDefault, CatchUpWithinDefault
-	if s.CatchUpMax > 0 {
-		most = s.CatchUpMax
-	}
-	if s.CatchUpWithinMS > 0 {
-		within = time.Duration(s.CatchUpWithinMS) * time.Millisecond
-	}
+	most := cmp.Or(s.CatchUpMax, int(cronspec.Defaults.CatchUpMax))
+	within := task.Micros(cmp.Or(s.CatchUpWithinMS*1000, cronspec.Defaults.CatchUpWithin))
 	if oldest := now.Add(-within); nominal < oldest {
 		next := n.after(max(nominal, oldest-1))
 		return Decision{Fate: Skip, Reason: fmt.Sprintf("%s more than %s ago (catch-up within)", TimeMissed, within), Next: next}
