@@ -70,7 +70,7 @@ func TestWhatIsDueAtOneInstantStartsInOrder(t *testing.T) {
 		r.push(before)
 		r.pass(18799 * time.Microsecond)
 		first := r.started()
-		if !bytes.Equal(first.work.Task[:], taskID(100)) {
+		if !bytes.Equal(first.work.Task, taskID(100)) {
 			t.Errorf("%x started first", first.work.Task)
 		}
 		r.wantNoStart()
@@ -78,7 +78,7 @@ func TestWhatIsDueAtOneInstantStartsInOrder(t *testing.T) {
 		r.pass(time.Microsecond)
 		for i := range n {
 			run := r.started()
-			if !bytes.Equal(run.work.Task[:], taskID(i+1)) {
+			if !bytes.Equal(run.work.Task, taskID(i+1)) {
 				t.Errorf("%x started as number %d", run.work.Task, i+1)
 			}
 			r.wantNoStart()
