@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -54,7 +54,7 @@ type Config struct {
 	CountWorkers func(ctx context.Context, lambda string) (int, error)
 
 	// Gates returns the gates of a lambda, which hold its tasks back; nil: there are none.
-	Gates func(lambda uint32) gates.Gates
+	Gates func(lambda uint32) hold.Gates
 	// QueueFull reports whether tasks of a partition wait because their queue has no room; nil: not known.
 	QueueFull func(p task.Partition) bool
 	// NoWorker reports whether no worker serves a lambda, on any server; nil: that is not known.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -79,10 +79,10 @@ func (in *Inbound) heldByGates(l *catalog.Entry, held int64) (all []*kinesinv1.H
 }
 
 // gateHoldText says for people what a gate does, and to which tasks.
-func gateHoldText(g *gates.Gate) string {
+func gateHoldText(g *hold.Gate) string {
 	text := g.String()
 	switch {
-	case g.Action == gates.Drop:
+	case g.Action == hold.Drop:
 		text += " drops "
 	case !g.Resumed.IsZero():
 		text += fmt.Sprintf(" resumes, at %d a second, ", g.Pace)

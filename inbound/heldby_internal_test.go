@@ -7,16 +7,16 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestWhatHoldsALambdaBack(t *testing.T) {
 	const start = task.Instant(1_700_000_000_000_000)
 	quotas := []StartLimit{{Rate: 100}, {Priority: "low", Class: 1, Rate: 0.5}}
-	pause := &gates.Gate{ID: "1", Action: gates.Pause, Reason: "db"}
+	pause := &hold.Gate{ID: "1", Action: hold.Pause, Reason: "db"}
 	for name, c := range map[string]struct {
-		gates    gates.Gates
+		gates    hold.Gates
 		held     HeldBack
 		noWorker bool
 		late     bool
@@ -24,15 +24,15 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 		want     string // reason, text and number of tasks of each
 	}{
 		"nothing":          {held: HeldBack{Limits: quotas}},
-		"a gate":           {gates: gates.Gates{pause}, held: HeldBack{Gates: 7}, want: `gate: gate 1 "db" pauses all tasks: 7`},
-		"a gate, unread":   {gates: gates.Gates{pause}, want: `gate: gate 1 "db" pauses all tasks: ?`},
-		"an expired gate":  {gates: gates.Gates{{ID: "1", Action: gates.Pause, Reason: "db", Until: start - 1}}, held: HeldBack{Gates: 7}},
-		"a gate that ends": {gates: gates.Gates{{ID: "1", Action: gates.Pause, Reason: "db", Until: start + 1_000_000}}, want: `gate: gate 1 "db" until 2023-11-14T22:13:21Z pauses all tasks: ?`},
+		"a gate":           {gates: hold.Gates{pause}, held: HeldBack{Gates: 7}, want: `gate: gate 1 "db" pauses all tasks: 7`},
+		"a gate, unread":   {gates: hold.Gates{pause}, want: `gate: gate 1 "db" pauses all tasks: ?`},
+		"an expired gate":  {gates: hold.Gates{{ID: "1", Action: hold.Pause, Reason: "db", Until: start - 1}}, held: HeldBack{Gates: 7}},
+		"a gate that ends": {gates: hold.Gates{{ID: "1", Action: hold.Pause, Reason: "db", Until: start + 1_000_000}}, want: `gate: gate 1 "db" until 2023-11-14T22:13:21Z pauses all tasks: ?`},
 		"gates": {
-			gates: gates.Gates{
-				{ID: "1", Action: gates.Pause, Reason: "db", Priority: "low"},
-				{ID: "2", Action: gates.Drop, Reason: "bad", Collection: "c"},
-				{ID: "3", Action: gates.Pause, Reason: "x", TagName: "a", TagValue: "b", Resumed: 1, Pace: 5},
+			gates: hold.Gates{
+				{ID: "1", Action: hold.Pause, Reason: "db", Priority: "low"},
+				{ID: "2", Action: hold.Drop, Reason: "bad", Collection: "c"},
+				{ID: "3", Action: hold.Pause, Reason: "x", TagName: "a", TagValue: "b", Resumed: 1, Pace: 5},
 			},
 			held: HeldBack{Gates: 7},
 			want: `gate: gate 1 "db" pauses tasks of priority low: ?; gate: gate 2 "bad" drops tasks of collection c: ?; gate: gate 3 "x" resumes, at 5 a second, tasks with the tag a=b: ?`,
@@ -54,7 +54,7 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 				l.Mode = task.Deliver
 			}
 			in := &Inbound{Config: Config{
-				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: func(uint32) gates.Gates { return c.gates }, HeldBack: func(uint32) HeldBack { return c.held },
+				Intake: &intake.Intake{Config: intake.Config{Clock: v.Process(0)}}, Gates: func(uint32) hold.Gates { return c.gates }, HeldBack: func(uint32) HeldBack { return c.held },
 				NoWorker: func(*catalog.Entry) bool { return c.noWorker },
 				Rates: func(uint32) Rates {
 					return Rates{Priorities: [task.PrioritiesMax]PriorityRates{{Spent: 12}, {Spent: 0.5}}}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -81,9 +81,9 @@ func (in *Inbound) queueWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor
 }
 
 // gateText says for people which gate holds a task.
-func gateText(g *gates.Gate) string {
+func gateText(g *hold.Gate) string {
 	switch {
-	case g.Action == gates.Drop:
+	case g.Action == hold.Drop:
 		return g.String() + " drops it when it is due"
 	case g.Probes():
 		return fmt.Sprintf("%v, which lets %d tasks per second through as probes", g, g.Pace)

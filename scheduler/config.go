@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/queue"
@@ -195,7 +195,7 @@ type Gating struct {
 	Gates Gates
 	// Pace takes the start of a task of a partition that a gate holds which resumes at a pace; when it is not
 	// granted, again says when to ask again. nil: such a gate holds nothing.
-	Pace func(g *gates.Gate, p task.Partition) (granted bool, again task.Instant)
+	Pace func(g *hold.Gate, p task.Partition) (granted bool, again task.Instant)
 	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
 	Retention func(lambda uint32) (time.Duration, bool)
 }
@@ -206,7 +206,7 @@ type Gates interface {
 	Number() uint64
 	// Changed returns a channel that is closed with the next change.
 	Changed() <-chan struct{}
-	OfLambda(lambda uint32) gates.Gates
+	OfLambda(lambda uint32) hold.Gates
 }
 
 // Config is what a Scheduler is made of; the durations and row counts have defaults.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -415,7 +415,7 @@ func (d *deliverMode) gateOrder(o *task.Order, now task.Instant) bool {
 	switch {
 	case g == nil:
 		return true
-	case g.Action == gates.Pause:
+	case g.Action == hold.Pause:
 		return !d.isPaused(&o.Task, false)
 	case o.Task.Due > now:
 		d.checkAt(&o.Task, o.Task.Due)

@@ -3,13 +3,13 @@ package scheduler
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // gateOf returns the gate that holds a task back now, or drops it; nil: none. Without gates it reads no
 // clock.
-func (l *loop) gateOf(t *task.Task) *gates.Gate {
+func (l *loop) gateOf(t *task.Task) *hold.Gate {
 	if len(l.held.gates) == 0 {
 		return nil
 	}
@@ -17,7 +17,7 @@ func (l *loop) gateOf(t *task.Task) *gates.Gate {
 }
 
 // gateAt is gateOf for an instant. A task that has expired then is not held.
-func (l *loop) gateAt(t *task.Task, now task.Instant) *gates.Gate {
+func (l *loop) gateAt(t *task.Task, now task.Instant) *hold.Gate {
 	if len(l.held.gates) == 0 || t.IsExpired(now) {
 		return nil
 	}
@@ -47,13 +47,13 @@ func (l *loop) mayBeLeftover(row *task.Task) bool {
 		return false
 	}
 	g := l.gateOf(row)
-	return g != nil && g.Action == gates.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
+	return g != nil && g.Action == hold.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
 }
 
 // isPaused returns whether a gate holds a waiting task back, and notes it if so.
 func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 	g := l.gateOf(t)
-	if g == nil || g.Action != gates.Pause || l.takePace(g, t.ID) {
+	if g == nil || g.Action != hold.Pause || l.takePace(g, t.ID) {
 		return false
 	}
 	l.held.some = true
@@ -68,7 +68,7 @@ func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 }
 
 // takePace reports whether a task goes although a gate that resumes at a pace holds it.
-func (l *loop) takePace(g *gates.Gate, id task.ID) bool {
+func (l *loop) takePace(g *hold.Gate, id task.ID) bool {
 	if g.Resumed.IsZero() {
 		return false
 	}
@@ -157,8 +157,8 @@ func (l *loop) heldPassEvery() time.Duration {
 }
 
 // hasPace reports whether a gate that resumes at a pace has let a task go before it waited for its limit key.
-func (l *loop) hasPace(g *gates.Gate, id task.ID) bool {
-	if l.keys == nil || g.Action != gates.Pause || g.Resumed.IsZero() {
+func (l *loop) hasPace(g *hold.Gate, id task.ID) bool {
+	if l.keys == nil || g.Action != hold.Pause || g.Resumed.IsZero() {
 		return false
 	}
 	one := l.keys.taken[id]

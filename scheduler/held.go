@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -51,7 +51,7 @@ func (l *loop) gateBuffer(now task.Instant) {
 	l.buffer.entries.Ascend(func(e entry) bool {
 		switch g := l.gateAt(e.row, now); {
 		case g == nil:
-		case g.Action == gates.Drop:
+		case g.Action == hold.Drop:
 			dropped = append(dropped, e)
 		case !e.mustRead && l.passesOver(e.row):
 			held = append(held, e)
@@ -83,7 +83,7 @@ func (l *loop) passesOver(row *task.Task) bool {
 		return false
 	}
 	g := l.gateOf(row)
-	if g == nil || g.Action != gates.Pause {
+	if g == nil || g.Action != hold.Pause {
 		return false
 	}
 	if _, goes := l.held.mayGo[row.ID]; goes {
@@ -110,7 +110,7 @@ func (l *loop) passesOverAhead(row *task.Task) bool {
 // the scan goes on with this row after a wait.
 func (l *loop) holdScanned(row *task.Task) (held bool, wait time.Duration) {
 	h, now := &l.held, l.now()
-	if g := l.gateAt(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
+	if g := l.gateAt(row, now); g != nil && g.Action == hold.Pause && !g.Resumed.IsZero() {
 		granted, at := l.Gating.Pace(g, l.partition)
 		if !granted {
 			return true, min(max(at.Sub(now), scanPause), paceWaitMax)

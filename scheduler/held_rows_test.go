@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -43,7 +43,7 @@ func TestMovedTasksResumeAtThePace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 500
 		left, at := 0.0, start
-		g.gating.Pace = func(*gates.Gate, task.Partition) (bool, task.Instant) {
+		g.gating.Pace = func(*hold.Gate, task.Partition) (bool, task.Instant) {
 			now := g.clock.Now()
 			left = min(left+now.Sub(at).Seconds()*pace, pace/10)
 			at = now

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -36,7 +37,7 @@ func (w *world) withGates() *gated {
 }
 
 // set stores a gate as it is and lets the scheduler know.
-func (g *gated) set(gate *gates.Gate) {
+func (g *gated) set(gate *hold.Gate) {
 	g.t.Helper()
 	gate.Ref = high.Lambda
 	row, err := gates.AsRows.Encode(gate)
@@ -50,7 +51,7 @@ func (g *gated) set(gate *gates.Gate) {
 	g.refresh()
 }
 
-func (g *gated) end(gate *gates.Gate) {
+func (g *gated) end(gate *hold.Gate) {
 	g.t.Helper()
 	if err := g.rows.DeleteControl(g.ctx, store.Control{Kind: gates.Kind, Name: gate.ID, Version: gate.Version}); err != nil {
 		g.t.Fatal(err)
@@ -66,14 +67,14 @@ func (g *gated) refresh() {
 	synctest.Wait()
 }
 
-func pauseAll() *gates.Gate { return &gates.Gate{ID: "1", Action: gates.Pause, Reason: "maintenance"} }
+func pauseAll() *hold.Gate { return &hold.Gate{ID: "1", Action: hold.Pause, Reason: "maintenance"} }
 
 // pauseA pauses the collection "a".
-func pauseA() *gates.Gate {
-	return &gates.Gate{ID: "1", Action: gates.Pause, Reason: "maintenance", Collection: "a"}
+func pauseA() *hold.Gate {
+	return &hold.Gate{ID: "1", Action: hold.Pause, Reason: "maintenance", Collection: "a"}
 }
 
-func dropAll() *gates.Gate { return &gates.Gate{ID: "2", Action: gates.Drop, Reason: "not wanted"} }
+func dropAll() *hold.Gate { return &hold.Gate{ID: "2", Action: hold.Drop, Reason: "not wanted"} }
 
 // of stores a task of a collection that is due in d.
 func (g *gated) of(collection string, d time.Duration) task.Task {
@@ -429,7 +430,7 @@ func TestAGateResumesAtItsPace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 2000
 		bucket := struct{ left, at float64 }{0, 0}
-		g.gating.Pace = func(gate *gates.Gate, _ task.Partition) (bool, task.Instant) {
+		g.gating.Pace = func(gate *hold.Gate, _ task.Partition) (bool, task.Instant) {
 			now := g.clock.Now()
 			seconds := now.Sub(start).Seconds()
 			bucket.left = min(bucket.left+(seconds-bucket.at)*float64(gate.Pace), pace/10)

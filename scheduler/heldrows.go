@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -44,8 +44,8 @@ func passesApart(kept time.Duration) time.Duration {
 
 // heldRows is what a loop knows of the rows that gates hold.
 type heldRows struct {
-	number  uint64      // of the gates, when they were looked at last
-	gates   gates.Gates // of the loop's lambda; none: nothing is held
+	number  uint64     // of the gates, when they were looked at last
+	gates   hold.Gates // of the loop's lambda; none: nothing is held
 	ends    task.Instant
 	isPaced bool // one of them resumes at a pace
 	probes  bool // one of them holds back also what comes due meanwhile, and lets probes through

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
@@ -45,7 +45,7 @@ func TestAPacedGateLetsTasksOfLimitKeysGo(t *testing.T) {
 			inWorld(t, depth, func(w *world) {
 				g := w.withGates()
 				limiter := limit.NewLimiter(nil, w.clock)
-				w.gating.Pace = func(g *gates.Gate, p task.Partition) (bool, task.Instant) {
+				w.gating.Pace = func(g *hold.Gate, p task.Partition) (bool, task.Instant) {
 					n, wait := limiter.Take(limit.Ask{Name: g.ID, Rate: float64(g.Pace), Burst: 1, Caller: p, Want: 1, Wait: 2})
 					if wait.More != nil {
 						return n > 0, w.clock.Now()

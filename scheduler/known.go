@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -14,7 +14,7 @@ func (l *loop) add(row *task.Task) {
 	mustRead, old := l.mustRead(row)
 	e.mustRead, e.sends = mustRead, !mustRead || !old
 	e.early = e.early || l.delivers
-	if g := l.gateOf(row); g != nil && g.Action == gates.Drop {
+	if g := l.gateOf(row); g != nil && g.Action == hold.Drop {
 		e.early, e.sends = l.delivers, false
 	}
 	if l.foreign && e.early {

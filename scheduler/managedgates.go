@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -12,7 +12,7 @@ func (m *managedMode) gateFirst(e *entry, o *task.Order, now task.Instant) bool 
 	switch {
 	case g == nil:
 		return true
-	case g.Action == gates.Pause:
+	case g.Action == hold.Pause:
 		return m.hasPace(g, e.id) || !m.isPaused(e.row, false)
 	case e.row.Due > now:
 		m.buffer.add(entry{at: m.delayed(e.row.Due), id: e.id, row: e.row})
@@ -29,10 +29,10 @@ func (m *managedMode) gateOrder(t *task.Task, event *task.Event, now task.Instan
 	switch {
 	case event.Kind != task.Enqueue || g == nil:
 		return true
-	case g.Action == gates.Drop && t.HeldUntil() > now:
+	case g.Action == hold.Drop && t.HeldUntil() > now:
 		m.inFlight.put(m.inFlightAt(t, t.HeldUntil()))
 		return false
-	case g.Action == gates.Drop:
+	case g.Action == hold.Drop:
 		*event = dropBy(g)
 		return true
 	case t.State == task.Enqueued:
@@ -45,4 +45,4 @@ func (m *managedMode) gateOrder(t *task.Task, event *task.Event, now task.Instan
 	return true
 }
 
-func dropBy(g *gates.Gate) task.Event { return task.Event{Kind: task.Drop, Error: g.String()} }
+func dropBy(g *hold.Gate) task.Event { return task.Event{Kind: task.Drop, Error: g.String()} }

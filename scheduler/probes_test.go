@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -23,7 +23,7 @@ func TestABreakerLetsProbesThrough(t *testing.T) {
 				g.parts.all = []task.Partition{high}
 				const pace, seconds = 2, 60
 				left, at := 0., start
-				g.gating.Pace = func(gate *gates.Gate, _ task.Partition) (bool, task.Instant) {
+				g.gating.Pace = func(gate *hold.Gate, _ task.Partition) (bool, task.Instant) {
 					now := g.clock.Now()
 					left = min(left+now.Sub(at).Seconds()*float64(gate.Pace), pace)
 					if at = now; left < 1 {
@@ -33,7 +33,7 @@ func TestABreakerLetsProbesThrough(t *testing.T) {
 					return true, 0
 				}
 				gate := pauseAll()
-				gate.Breaker = &gates.Breaker{Opened: start, Times: 1}
+				gate.Breaker = &hold.Breaker{Opened: start, Times: 1}
 				g.set(gate)
 				s := g.settled()
 				g.backlog("", c.backlog, time.Hour)

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -131,7 +131,7 @@ func (l *loop) follows(row *task.Task, late task.Instant) bool {
 
 // isHeld reports whether a gate or its limit key holds a task, as far as its row tells.
 func (l *loop) isHeld(t *task.Task) bool {
-	if g := l.gateOf(t); g != nil && g.Action == gates.Pause {
+	if g := l.gateOf(t); g != nil && g.Action == hold.Pause {
 		return true
 	}
 	return l.isKeyLimited(t) && l.keys.slots.isFull(t.LimitKey, l.tick())

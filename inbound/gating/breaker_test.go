@@ -6,7 +6,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 )
 
 // probing stores the gate of a circuit breaker of mail that lets probes through.
@@ -16,9 +16,9 @@ func (f *fixture) probing() {
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	g := &gates.Gate{
-		ID: "1", Action: gates.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: gates.BreakerOwner, Created: f.Clock.Now(),
-		Resumed: f.Clock.Now(), Pace: 2, Breaker: &gates.Breaker{Opened: f.Clock.Now(), Times: 1},
+	g := &hold.Gate{
+		ID: "1", Action: hold.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: hold.BreakerOwner, Created: f.Clock.Now(),
+		Resumed: f.Clock.Now(), Pace: 2, Breaker: &hold.Breaker{Opened: f.Clock.Now(), Times: 1},
 	}
 	if err := f.stored().Put(f.Ctx, g); err != nil {
 		f.T.Fatal(err)
@@ -35,7 +35,7 @@ func TestAGateThatProbesDoesNotEndByItself(t *testing.T) {
 		f.tidying()
 		f.sleep(10 * time.Minute)
 		response, err := f.GetGate(f.Ctx, &kinesinv1.GetGateRequest{Id: "1"})
-		if err != nil || response.Gate.State != "probing" || response.Gate.Pace != 2 || response.Gate.Owner != gates.BreakerOwner {
+		if err != nil || response.Gate.State != "probing" || response.Gate.Pace != 2 || response.Gate.Owner != hold.BreakerOwner {
 			t.Errorf("%+v, %v", response.GetGate(), err)
 		}
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/queue"
@@ -65,7 +66,7 @@ type Config struct {
 type Service struct {
 	Config
 
-	gates *control.Book[gates.Gate]
+	gates *control.Book[hold.Gate]
 	room  *room.Room // gates that have not ended
 }
 
@@ -85,7 +86,7 @@ func (s *Service) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
-	var active []*gates.Gate
+	var active []*hold.Gate
 	if r.DryRun {
 		active, err = s.gates.All(ctx)
 	} else {
@@ -106,13 +107,13 @@ func (s *Service) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (_ *
 }
 
 // newGate returns the gate that a call asks for, without an id.
-func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*gates.Gate, *catalog.Entry, error) {
+func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*hold.Gate, *catalog.Entry, error) {
 	asked, c := r.GetGate(), access.From(ctx)
 	if asked == nil {
 		return nil, nil, refusal.Invalid("no gate given")
 	}
-	g := &gates.Gate{
-		Action: gates.Action(asked.Action), Lambda: asked.Lambda, Priority: asked.Priority, Collection: asked.Collection,
+	g := &hold.Gate{
+		Action: hold.Action(asked.Action), Lambda: asked.Lambda, Priority: asked.Priority, Collection: asked.Collection,
 		Reason: strings.TrimSpace(asked.Reason), Owner: c.Name, Created: s.Clock.Now(), Until: task.Instant(asked.Until),
 	}
 	if asked.Tag != "" {
@@ -145,9 +146,9 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 }
 
 // add stores a new gate, and returns it with all that have not ended.
-func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, active []*gates.Gate, err error) {
+func (s *Service) add(ctx context.Context, g *hold.Gate) (added *hold.Gate, active []*hold.Gate, err error) {
 	own := int64(0)
-	admits := func(active []*gates.Gate) bool {
+	admits := func(active []*hold.Gate) bool {
 		own = 0
 		for _, known := range active {
 			if known.Owner == g.Owner {
@@ -156,7 +157,7 @@ func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, ac
 		}
 		return s.room.Admits(g.Owner, int64(len(active)), own, access.From(ctx).Grants.AllowAll(access.Admin))
 	}
-	added, active, err = gates.Add(ctx, s.Store, g, func(known *gates.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
+	added, active, err = gates.Add(ctx, s.Store, g, func(known *hold.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
 	switch {
 	case errors.Is(err, gates.ErrFull):
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
@@ -175,7 +176,7 @@ func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, ac
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the gates kept changing; try again")
 
 // repeated answers a call that was made before.
-func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*gates.Gate, error) {
+func repeated(known, asked *hold.Gate, active []*hold.Gate) (*hold.Gate, []*hold.Gate, error) {
 	same := *asked // in all that a caller chooses
 	same.ID, same.Created, same.Meta = known.ID, known.Created, known.Meta
 	same.Resumed, same.Pace, same.Ended, same.EndedBy = known.Resumed, known.Pace, known.Ended, known.EndedBy
@@ -207,7 +208,7 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 	}
 	var l *catalog.Entry
 	note := ""
-	g, err := s.gates.Change(ctx, r.Id, func(g *gates.Gate) (_ control.Do, err error) {
+	g, err := s.gates.Change(ctx, r.Id, func(g *hold.Gate) (_ control.Do, err error) {
 		if l, err = s.lambdaOf(ctx, g); err != nil {
 			return control.Keep, err
 		}
@@ -215,7 +216,7 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 			note = "it had ended before: it holds nothing"
 			return control.Keep, nil
 		}
-		if g.Action == gates.Drop && r.Pace > 0 {
+		if g.Action == hold.Drop && r.Pace > 0 {
 			return control.Keep, refusal.Invalid("pace %d: gate %s drops tasks and holds none, so there is nothing to let go at a pace; resume it without one", r.Pace, g.ID)
 		}
 		var pace uint32
@@ -243,8 +244,8 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 
 // paceOf returns the pace at which a gate resumes: what the call asks for, or else the lambda's quota of
 // recovery, and then what to say about it.
-func (s *Service) paceOf(g *gates.Gate, asked uint32) (pace uint32, note string) {
-	if asked > 0 || g.Action != gates.Pause || s.Recovery == nil {
+func (s *Service) paceOf(g *hold.Gate, asked uint32) (pace uint32, note string) {
+	if asked > 0 || g.Action != hold.Pause || s.Recovery == nil {
 		return asked, ""
 	}
 	if pace = s.Recovery(g.Ref); pace > 0 {
@@ -256,7 +257,7 @@ func (s *Service) paceOf(g *gates.Gate, asked uint32) (pace uint32, note string)
 const stateEnded = "ended"
 
 // resume has a gate end, at once or at a pace.
-func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) control.Do {
+func (s *Service) resume(ctx context.Context, g *hold.Gate, pace uint32) control.Do {
 	now, by := s.Clock.Now(), access.From(ctx).Name
 	switch {
 	case pace == 0:
@@ -282,7 +283,7 @@ func noGate(id string) error {
 }
 
 // find reads a gate, and its lambda as lambdaOf does.
-func (s *Service) find(ctx context.Context, id string) (*gates.Gate, *catalog.Entry, error) {
+func (s *Service) find(ctx context.Context, id string) (*hold.Gate, *catalog.Entry, error) {
 	if gates.NumberOf(id) == 0 {
 		return nil, nil, noGate(id)
 	}
@@ -298,7 +299,7 @@ func (s *Service) find(ctx context.Context, id string) (*gates.Gate, *catalog.En
 }
 
 // lambdaOf returns the lambda of a gate; nil if it was deleted, or the gate has ended.
-func (s *Service) lambdaOf(ctx context.Context, g *gates.Gate) (*catalog.Entry, error) {
+func (s *Service) lambdaOf(ctx context.Context, g *hold.Gate) (*catalog.Entry, error) {
 	if !g.InForce(s.Clock.Now()) {
 		return nil, nil //nolint:nilnil // none is needed
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -63,7 +64,7 @@ func run(t *testing.T, test func(f *fixture)) {
 	})
 }
 
-func (f *fixture) stored() *control.Book[gates.Gate] {
+func (f *fixture) stored() *control.Book[hold.Gate] {
 	return control.NewBook(f.Store, gates.AsRows, f.Clock)
 }
 
@@ -651,7 +652,7 @@ func TestGatesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range gates.ActiveMax {
-			row, err := gates.AsRows.Encode(&gates.Gate{ID: fmt.Sprint(i + 1), Action: gates.Pause, Lambda: "mail", Ref: entry.Ref})
+			row, err := gates.AsRows.Encode(&hold.Gate{ID: fmt.Sprint(i + 1), Action: hold.Pause, Lambda: "mail", Ref: entry.Ref})
 			if err != nil {
 				t.Fatal(err)
 			}

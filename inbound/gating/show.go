@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -62,7 +63,7 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 	}
 	all, err := s.gates.All(ctx)
 	if err == nil && r.Ended {
-		var ended []*gates.Gate
+		var ended []*hold.Gate
 		ended, err = s.gates.AllEnded(ctx)
 		all = append(all, ended...)
 	}
@@ -88,7 +89,7 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 }
 
 // keptUntil returns for how long a gate is shown.
-func keptUntil(g *gates.Gate) task.Instant {
+func keptUntil(g *hold.Gate) task.Instant {
 	if g.Ended.IsZero() {
 		return math.MaxInt64
 	}
@@ -96,7 +97,7 @@ func keptUntil(g *gates.Gate) task.Instant {
 }
 
 // View returns a gate as users see it.
-func View(g *gates.Gate, now task.Instant) *kinesinv1.Gate {
+func View(g *hold.Gate, now task.Instant) *kinesinv1.Gate {
 	v := &kinesinv1.Gate{
 		Id: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Reason: g.Reason, Owner: g.Owner,
 		Created: int64(g.Created), Until: int64(g.Until), State: g.State(now), Pace: g.Pace, Ended: int64(g.Ended), EndedBy: g.EndedBy,
@@ -111,7 +112,7 @@ func View(g *gates.Gate, now task.Instant) *kinesinv1.Gate {
 }
 
 // view returns a gate as users see it, which has ended if its lambda was deleted.
-func (s *Service) view(g *gates.Gate, l *catalog.Entry) *kinesinv1.Gate {
+func (s *Service) view(g *hold.Gate, l *catalog.Entry) *kinesinv1.Gate {
 	v := View(g, s.Clock.Now())
 	if l == nil {
 		v.State = stateEnded
@@ -120,7 +121,7 @@ func (s *Service) view(g *gates.Gate, l *catalog.Entry) *kinesinv1.Gate {
 }
 
 // count counts the tasks that a gate holds, or would, of those that somebody may read.
-func (s *Service) count(ctx context.Context, g *gates.Gate, l *catalog.Entry, by access.Grants) (*kinesinv1.GateCounts, error) {
+func (s *Service) count(ctx context.Context, g *hold.Gate, l *catalog.Entry, by access.Grants) (*kinesinv1.GateCounts, error) {
 	now := s.Clock.Now()
 	filter := "state in (scheduled, enqueued, retriable_failure)"
 	if g.Priority != "" {
@@ -144,7 +145,7 @@ func (s *Service) count(ctx context.Context, g *gates.Gate, l *catalog.Entry, by
 }
 
 // sent returns how many tasks of a deliver lambda are on SQS, which no gate holds; -1 if that is not known.
-func (s *Service) sent(ctx context.Context, g *gates.Gate, l *catalog.Entry) (n int64) {
+func (s *Service) sent(ctx context.Context, g *hold.Gate, l *catalog.Entry) (n int64) {
 	if l.Mode != task.Deliver {
 		return 0
 	}
@@ -163,7 +164,7 @@ func (s *Service) sent(ctx context.Context, g *gates.Gate, l *catalog.Entry) (n 
 }
 
 // note says what is unusual about a gate that is set now.
-func (s *Service) note(ctx context.Context, g *gates.Gate, l *catalog.Entry, active []*gates.Gate) string {
+func (s *Service) note(ctx context.Context, g *hold.Gate, l *catalog.Entry, active []*hold.Gate) string {
 	notes := s.lasting(g, l, active)
 	what := "collection " + g.Collection
 	if g.TagName != "" {
@@ -176,7 +177,7 @@ func (s *Service) note(ctx context.Context, g *gates.Gate, l *catalog.Entry, act
 	case err != nil || found:
 	case all:
 		does := "holds"
-		if g.Action == gates.Drop {
+		if g.Action == hold.Drop {
 			does = "drops"
 		}
 		notes = append(notes, fmt.Sprintf("no live task of lambda %s has %s: the gate %s those that come", l.Name, what, does))
@@ -187,7 +188,7 @@ func (s *Service) note(ctx context.Context, g *gates.Gate, l *catalog.Entry, act
 }
 
 // lasting returns the notes that are true as long as the gate is there.
-func (s *Service) lasting(g *gates.Gate, l *catalog.Entry, active []*gates.Gate) (notes []string) {
+func (s *Service) lasting(g *hold.Gate, l *catalog.Entry, active []*hold.Gate) (notes []string) {
 	var others []string
 	for _, other := range active {
 		if other.ID != g.ID && other.InForce(s.Clock.Now()) && g.Overlaps(other) {
@@ -209,7 +210,7 @@ func (s *Service) lasting(g *gates.Gate, l *catalog.Entry, active []*gates.Gate)
 }
 
 // look looks for a live task that a gate is about, in a bounded number of rows; all says that these were all.
-func (s *Service) look(ctx context.Context, g *gates.Gate, l *catalog.Entry) (found bool, looked int, all bool, err error) {
+func (s *Service) look(ctx context.Context, g *hold.Gate, l *catalog.Entry) (found bool, looked int, all bool, err error) {
 	of, err := inbound.Select("", s.Clock.Now(), access.All())
 	if err != nil {
 		return false, 0, false, err
@@ -254,15 +255,15 @@ func (s *Service) tidy(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, s.gates.Forget(ctx, control.Forget[gates.Gate]{
+	return errors.Join(append(errs, s.gates.Forget(ctx, control.Forget[hold.Gate]{
 		Until: keptUntil, Max: gates.KeptMax,
 		// So that no number is used again.
-		Last: func(a, b *gates.Gate) int { return cmp.Compare(gates.NumberOf(a.ID), gates.NumberOf(b.ID)) },
+		Last: func(a, b *hold.Gate) int { return cmp.Compare(gates.NumberOf(a.ID), gates.NumberOf(b.ID)) },
 	}))...)
 }
 
 // endDone ends a gate that expired, whose lambda was deleted, or that resumes and holds no more tasks.
-func (s *Service) endDone(ctx context.Context, g *gates.Gate) error {
+func (s *Service) endDone(ctx context.Context, g *hold.Gate) error {
 	now := s.Clock.Now()
 	if !g.InForce(now) {
 		return gates.End(ctx, s.gates, g, g.Until, "")

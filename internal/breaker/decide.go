@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -39,9 +39,9 @@ func opens(c counts, set task.Breaker) bool {
 func isShare(part, total int, share float64) bool { return float64(part) >= share*float64(total) }
 
 // open returns the gate of a breaker that opens.
-func open(lambda string, ref uint32, c counts, set task.Breaker, now task.Instant) *gates.Gate {
-	return &gates.Gate{
-		Action: gates.Pause, Lambda: lambda, Ref: ref, Owner: gates.BreakerOwner, Created: now, Breaker: &gates.Breaker{Opened: now, Times: 1},
+func open(lambda string, ref uint32, c counts, set task.Breaker, now task.Instant) *hold.Gate {
+	return &hold.Gate{
+		Action: hold.Pause, Lambda: lambda, Ref: ref, Owner: hold.BreakerOwner, Created: now, Breaker: &hold.Breaker{Opened: now, Times: 1},
 		Reason: fmt.Sprintf("circuit breaker: %d of %d attempts failed in %v, and %v of them open it", c.failed, c.total(), set.Window, set.Failures),
 	}
 }
@@ -67,7 +67,7 @@ const (
 
 // next returns what follows for the gate of a breaker, and the gate after that, where new are probes that
 // have ended and are not in the gate. If it closes, the gate is to be ended.
-func next(g gates.Gate, fresh counts, set task.Breaker, now task.Instant) (step, gates.Gate) {
+func next(g hold.Gate, fresh counts, set task.Breaker, now task.Instant) (step, hold.Gate) {
 	b := *g.Breaker
 	g.Breaker = &b
 	if !g.Probes() {
@@ -84,7 +84,7 @@ func next(g gates.Gate, fresh counts, set task.Breaker, now task.Instant) (step,
 	case b.Failed >= max(1, int(math.Ceil(set.Failures*probesMin))):
 		g.Reason = fmt.Sprintf("circuit breaker: %d of %d probes failed, and it has paused %d times in a row", b.Failed, ended, b.Times+1)
 		g.Resumed, g.Pace = 0, 0
-		b = gates.Breaker{Opened: now, Times: b.Times + 1}
+		b = hold.Breaker{Opened: now, Times: b.Times + 1}
 		return reopen, g
 	case ended >= probesMin && !isShare(b.Failed, ended, set.Failures):
 		return closes, g

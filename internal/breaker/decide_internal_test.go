@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -57,7 +58,7 @@ func TestTheWindowForgets(t *testing.T) {
 }
 
 // steps goes on with a gate until something follows, and returns what, and when that is after now.
-func steps(t *testing.T, g *gates.Gate, fresh counts, now task.Instant) (step, time.Duration) {
+func steps(t *testing.T, g *hold.Gate, fresh counts, now task.Instant) (step, time.Duration) {
 	t.Helper()
 	for after := time.Duration(0); after < time.Hour; after += time.Second {
 		what, then := next(*g, fresh, half, now.Add(after))
@@ -74,7 +75,7 @@ func TestABreakerProbesAndCloses(t *testing.T) {
 	if err := gates.Validate(g, start); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(g.Reason, "20 of 25 attempts failed in 1m") || g.Owner != gates.BreakerOwner {
+	if !strings.Contains(g.Reason, "20 of 25 attempts failed in 1m") || g.Owner != hold.BreakerOwner {
 		t.Errorf("%+v", g)
 	}
 	now := start

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -40,7 +41,7 @@ type Config struct {
 	// Recovery returns at how many tasks per second a lambda goes on that was paused; 0: all at once.
 	Recovery func(lambda uint32) uint32
 	// Changed is called with each change of a gate that was stored; before is nil for a new one.
-	Changed func(ctx context.Context, before, after *gates.Gate)
+	Changed func(ctx context.Context, before, after *hold.Gate)
 	// Rested is called when Run waits of which Rests tells. It may be nil.
 	Rested func()
 }
@@ -50,7 +51,7 @@ type Config struct {
 type Keeper struct {
 	Config
 
-	gates   *control.Book[gates.Gate]
+	gates   *control.Book[hold.Gate]
 	failing map[uint32]failure // of lambdas; for Run alone
 
 	mu    sync.Mutex
@@ -108,7 +109,7 @@ func (k *Keeper) seen(lambda uint32) *seen {
 }
 
 // follow forgets probes of another time than the gate's.
-func (s *seen) follow(g *gates.Gate) {
+func (s *seen) follow(g *hold.Gate) {
 	if s.probed != g.Resumed {
 		s.probed, s.probes = g.Resumed, counts{}
 	}
@@ -227,10 +228,10 @@ func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
 }
 
 // open sets the gate of a breaker, unless another server has.
-func (k *Keeper) open(ctx context.Context, g *gates.Gate) error {
-	added, _, err := gates.Add(ctx, k.Store, g, func(known *gates.Gate) bool {
+func (k *Keeper) open(ctx context.Context, g *hold.Gate) error {
+	added, _, err := gates.Add(ctx, k.Store, g, func(known *hold.Gate) bool {
 		return known.Ref == g.Ref && known.Breaker != nil && known.InForce(g.Created)
-	}, func(active []*gates.Gate) bool { return len(active) < gates.ActiveMax })
+	}, func(active []*hold.Gate) bool { return len(active) < gates.ActiveMax })
 	if err != nil {
 		return err
 	}
@@ -242,13 +243,13 @@ func (k *Keeper) open(ctx context.Context, g *gates.Gate) error {
 }
 
 // close ends the gate of a breaker whose probes have succeeded, or has it resume at the pace of recovery.
-func (k *Keeper) close(ctx context.Context, g *gates.Gate, now task.Instant) error {
+func (k *Keeper) close(ctx context.Context, g *hold.Gate, now task.Instant) error {
 	pace := k.Recovery(g.Ref)
 	if pace == 0 {
 		return k.end(ctx, g, now)
 	}
 	after := *g
-	after.Breaker, after.Resumed, after.Pace, after.EndedBy = nil, now, pace, gates.BreakerOwner
+	after.Breaker, after.Resumed, after.Pace, after.EndedBy = nil, now, pace, hold.BreakerOwner
 	if err := k.gates.Put(ctx, &after); err != nil {
 		return err
 	}
@@ -256,9 +257,9 @@ func (k *Keeper) close(ctx context.Context, g *gates.Gate, now task.Instant) err
 	return k.Book.Refresh(ctx)
 }
 
-func (k *Keeper) end(ctx context.Context, g *gates.Gate, now task.Instant) error {
+func (k *Keeper) end(ctx context.Context, g *hold.Gate, now task.Instant) error {
 	after := *g
-	err := gates.End(ctx, k.gates, &after, now, gates.BreakerOwner)
+	err := gates.End(ctx, k.gates, &after, now, hold.BreakerOwner)
 	if after.Ended.IsZero() {
 		return err
 	}
@@ -274,7 +275,7 @@ func (k *Keeper) sum(l *task.Lambda) counts {
 }
 
 // probes returns the results of probes that are not in the gate.
-func (k *Keeper) probes(lambda uint32, g *gates.Gate) counts {
+func (k *Keeper) probes(lambda uint32, g *hold.Gate) counts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.seen(lambda)

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
@@ -82,7 +83,7 @@ func (f *fleet) add() *server {
 		Lambdas:  func() []*task.Lambda { return append([]*task.Lambda{f.lambda}, f.others...) },
 		Setting:  func(uint32) task.Breaker { return f.lambda.Breaker },
 		Recovery: func(uint32) uint32 { return f.pace },
-		Changed: func(_ context.Context, _, after *gates.Gate) {
+		Changed: func(_ context.Context, _, after *hold.Gate) {
 			f.changes = append(f.changes, after.State(f.clock.Now()))
 		},
 	})
@@ -107,10 +108,10 @@ func (f *fleet) ends(s *server, succeeded, failed int) {
 }
 
 // wantState wants all servers to know one gate in a state, and returns it; none if that is empty.
-func (f *fleet) wantState(state string) *gates.Gate {
+func (f *fleet) wantState(state string) *hold.Gate {
 	f.t.Helper()
 	f.advance(3 * time.Second)
-	var one *gates.Gate
+	var one *hold.Gate
 	for i, s := range f.servers {
 		all := s.book.OfLambda(7)
 		if len(all) > 1 || len(all) == 0 != (state == "") {
@@ -131,7 +132,7 @@ func TestABreakerOpensProbesAndCloses(t *testing.T) {
 		f.wantState("")
 		f.ends(f.servers[0], 0, 20)
 		g := f.wantState("active")
-		if g.Owner != "circuit breaker" || g.Action != gates.Pause || !strings.Contains(g.Reason, "30 of 60 attempts failed") {
+		if g.Owner != "circuit breaker" || g.Action != hold.Pause || !strings.Contains(g.Reason, "30 of 60 attempts failed") {
 			t.Errorf("%+v", g)
 		}
 		f.ends(f.servers[0], 0, 100) // which ran when it opened

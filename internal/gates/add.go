@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -25,7 +26,7 @@ var (
 // one gets the number, and the others look again. So of two that want the same gate the second one always
 // finds what the first has stored: if instead returns a known gate, also one that has ended, that is returned
 // and nothing is stored. admits reports whether there may be one more.
-func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool, admits func(active []*Gate) bool) (added *Gate, active []*Gate, err error) {
+func Add(ctx context.Context, s Store, g *hold.Gate, instead func(known *hold.Gate) bool, admits func(active []*hold.Gate) bool) (added *hold.Gate, active []*hold.Gate, err error) {
 	for range addTriesMax {
 		current, last, err := read(ctx, s, Kind)
 		if err != nil {
@@ -60,7 +61,7 @@ func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool, 
 
 // read reads the gates of a kind, and returns the highest number too: also of a gate that cannot be read, which a newer
 // version may have set.
-func read(ctx context.Context, s Store, kind string) (all []*Gate, last int, err error) {
+func read(ctx context.Context, s Store, kind string) (all []*hold.Gate, last int, err error) {
 	rows, err := s.Controls(ctx, kind)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read gates: %w", err)
@@ -74,7 +75,7 @@ func read(ctx context.Context, s Store, kind string) (all []*Gate, last int, err
 	return all, last, nil
 }
 
-func put(ctx context.Context, s Store, g *Gate) error {
+func put(ctx context.Context, s Store, g *hold.Gate) error {
 	row, err := AsRows.Encode(g)
 	if err == nil {
 		err = s.PutControl(ctx, row)
@@ -89,7 +90,7 @@ func put(ctx context.Context, s Store, g *Gate) error {
 // checkNumber takes a new gate back, and returns store.ErrConflict, if its number is that of another gate, which
 // was set and has ended since the caller read which numbers are used. A gate that ends is put among those that
 // have ended before its row is deleted, so it is found.
-func checkNumber(ctx context.Context, s Store, g *Gate) error {
+func checkNumber(ctx context.Context, s Store, g *hold.Gate) error {
 	row, err := s.Control(ctx, KindEnded, g.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -1,3 +1,5 @@
+// Package gates keeps what operators hold back. Gates are control rows; a Book is this process's copy of them,
+// refreshed every second and a half and at once after a change made here. The package reads and writes no task.
 package gates
 
 import (
@@ -8,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -24,7 +27,7 @@ type Book struct {
 }
 
 // byLambda has the gates of each lambda, oldest first; without those that have ended.
-type byLambda map[uint32]Gates
+type byLambda map[uint32]hold.Gates
 
 // NewBook returns a book without gates; Refresh or Run fills it.
 func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
@@ -45,7 +48,7 @@ func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda
 		all[g.Ref] = append(all[g.Ref], g)
 	}
 	for _, of := range all {
-		slices.SortFunc(of, func(a, b *Gate) int { return cmp.Compare(a.Created, b.Created) })
+		slices.SortFunc(of, func(a, b *hold.Gate) int { return cmp.Compare(a.Created, b.Created) })
 	}
 	return all
 }
@@ -54,4 +57,4 @@ func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda
 func (b *Book) Has(lambda uint32) bool { return len(b.Value()[lambda]) > 0 }
 
 // OfLambda returns the gates of a lambda. They must not be changed.
-func (b *Book) OfLambda(lambda uint32) Gates { return b.Value()[lambda] }
+func (b *Book) OfLambda(lambda uint32) hold.Gates { return b.Value()[lambda] }

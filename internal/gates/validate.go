@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -26,9 +27,9 @@ const (
 )
 
 // Validate checks the gate that an operator wants.
-func Validate(g *Gate, now task.Instant) error {
+func Validate(g *hold.Gate, now task.Instant) error {
 	errs := []error{task.CheckName("lambda", g.Lambda)}
-	if g.Action != Pause && g.Action != Drop {
+	if g.Action != hold.Pause && g.Action != hold.Drop {
 		errs = append(errs, fmt.Errorf("%w action %.20q: want pause or drop", task.ErrInvalid, g.Action))
 	}
 	switch reason := strings.TrimSpace(g.Reason); {

@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/limit"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -58,7 +58,7 @@ const paceAhead, paceBurst = 5, 2 // parts of a second
 
 // takePace takes the start of a task that a gate holds which resumes at a pace, over all servers. A partition
 // asks as long as it has such tasks, and those of lower priorities wait meanwhile, or take turns by weights.
-func (n *Node) takePace(g *gates.Gate, p task.Partition) (granted bool, again task.Instant) {
+func (n *Node) takePace(g *hold.Gate, p task.Partition) (granted bool, again task.Instant) {
 	starts, wait := n.quotas.starts.Limiter.Take(limit.Ask{
 		Name: "gate/" + g.ID, Rate: float64(g.Pace), Burst: g.Pace/paceBurst + 1, Caller: p, Class: p.Priority, Weights: n.weights(p.Lambda),
 		Want: 1, Wait: max(2, int(g.Pace)/paceAhead),

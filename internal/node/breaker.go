@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -50,11 +50,11 @@ func (n *Node) noteOutcome(t *task.Task, o task.Outcome) {
 
 // breakerChanged records what a circuit breaker did with its gate, as the calls that set and resume gates are
 // recorded.
-func (n *Node) breakerChanged(ctx context.Context, before, after *gates.Gate) {
+func (n *Node) breakerChanged(ctx context.Context, before, after *hold.Gate) {
 	if n.audit == nil {
 		return
 	}
-	r := audit.Record{Identity: gates.BreakerOwner, From: access.ServerName, Action: "gate.set", Target: after.Lambda, Outcome: audit.OK, After: n.gateText(after)}
+	r := audit.Record{Identity: hold.BreakerOwner, From: access.ServerName, Action: "gate.set", Target: after.Lambda, Outcome: audit.OK, After: n.gateText(after)}
 	if before != nil {
 		r.Before = n.gateText(before)
 	}
@@ -64,6 +64,6 @@ func (n *Node) breakerChanged(ctx context.Context, before, after *gates.Gate) {
 	n.audit.Note(ctx, r)
 }
 
-func (n *Node) gateText(g *gates.Gate) string {
+func (n *Node) gateText(g *hold.Gate) string {
 	return string(jsonform.AppendRecord(nil, gating.View(g, n.clock.Now())))
 }

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
 // setGate stores a gate; the nodes learn of it by themselves.
-func (r *rig) setGate(lambda string, g *gates.Gate) {
+func (r *rig) setGate(lambda string, g *hold.Gate) {
 	r.Helper()
 	l, err := r.nodes[0].node.catalog.Lambda(lambda)
 	if err != nil {
@@ -37,7 +38,7 @@ func (r *rig) setGate(lambda string, g *gates.Gate) {
 func TestADropSaysWhichGate(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail"})
-		r.setGate("mail", &gates.Gate{ID: "8", Action: gates.Drop, Reason: "sent twice", Owner: "me"})
+		r.setGate("mail", &hold.Gate{ID: "8", Action: hold.Drop, Reason: "sent twice", Owner: "me"})
 		time.Sleep(2 * time.Second)
 		ids := []sdk.ID{
 			r.schedule(sdk.Item{Lambda: "mail"}), r.schedule(sdk.Item{Lambda: "mail", Key: "k", In: time.Second}),

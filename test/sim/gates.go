@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -45,7 +46,7 @@ func (p *Plan) gatesOf(seed uint64, span time.Duration) (all []Gate) {
 // gated is a gate as far as it is known to be set.
 type gated struct {
 	ref        uint32
-	gate       *gates.Gate
+	gate       *hold.Gate
 	begun      time.Time // when it was first written
 	set, ended time.Time // when that was acknowledged, and when its end was first written; zero: it was not
 }
@@ -53,7 +54,7 @@ type gated struct {
 // keepGate sets a gate and ends it, as operators do, at any server that answers.
 func (w *world) keepGate(number int, g Gate) {
 	time.Sleep(g.At)
-	one := &gated{begun: time.Now(), gate: &gates.Gate{ID: strconv.Itoa(number), Action: gates.Pause, Lambda: lambda, Reason: "simulated"}}
+	one := &gated{begun: time.Now(), gate: &hold.Gate{ID: strconv.Itoa(number), Action: hold.Pause, Lambda: lambda, Reason: "simulated"}}
 	w.mu.Lock()
 	w.gates = append(w.gates, one)
 	w.mu.Unlock()

@@ -1,4 +1,4 @@
-package gates
+package hold
 
 import "github.com/kinesin-io/kinesin/task"
 

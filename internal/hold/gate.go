@@ -1,7 +1,7 @@
-// Package gates has what operators hold back: a gate pauses or drops the tasks that it selects. Gates are
-// control rows; a Book is this process's copy of them, refreshed every second and a half and at once after a
-// change made here. The package decides which gate holds a task; it reads and writes no task.
-package gates
+// Package hold says what holds a task back: a gate, which pauses or drops the tasks that it selects, also that of a
+// circuit breaker. It decides which gate holds a task, and keeps none: how gates are set and known is internal/gates.
+// The package reads and writes no task.
+package hold
 
 import (
 	"fmt"
