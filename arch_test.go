@@ -92,7 +92,6 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/control", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/hold", may: []string{"task", "internal/control"}},
-	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/control", "internal/hold"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"internal/catalog", "store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/gates", "internal/hold"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
@@ -144,7 +143,7 @@ var table = []row{
 	},
 	{name: "internal/feature/job", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/control", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
-	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/gates", "internal/hold", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
+	{name: "internal/gates", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/hold", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
 	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
@@ -176,7 +175,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/gates", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -1,5 +1,7 @@
-// Package gates keeps what operators hold back. Gates are control rows; a Book is this process's copy of them,
-// refreshed every second and a half and at once after a change made here. The package reads and writes no task.
+// Package gates keeps what operators hold back, and serves the GateService of the wire contract: it sets gates, ends
+// them, shows them, and counts what a gate holds. Gates are control rows; a Book is this process's copy of them,
+// refreshed every second and a half and at once after a change made here. Which gate holds a task is internal/hold's.
+// The package reads tasks by inbound alone, and changes none.
 package gates
 
 import (

@@ -14,7 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/chaining"
-	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
@@ -197,7 +196,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 			return n.grouping.Range(ctx, of, position, limit)
 		},
 	})
-	n.gating = gating.New(gating.Config{
+	n.gating = gates.New(gates.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 		Recovery: n.quotas.book.Recovery,
 	})

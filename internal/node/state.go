@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/chaining"
-	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -72,7 +71,7 @@ type Node struct {
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
 	jobs       *job.Service     // nil without inbound's role
-	gating     *gating.Service  // nil without inbound's role
+	gating     *gates.Service   // nil without inbound's role
 	firing     *cron.Firing
 	chaining   *chaining.Service // nil without inbound's role
 	horizon    time.Duration     // of due times; 0: inbound's default

@@ -1,4 +1,4 @@
-package gating_test
+package gates_test
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -43,7 +42,7 @@ func (d *depths) Depth(context.Context, queue.Name) (queue.Depth, error) {
 
 // fixture is a server over a store in memory, in virtual time.
 type fixture struct {
-	*gating.Service
+	*gates.Service
 	*inboundtest.World
 
 	in    *inbound.Inbound
@@ -69,8 +68,8 @@ func (f *fixture) stored() *control.Book[hold.Gate] {
 }
 
 // serving returns another process over the same store.
-func (f *fixture) serving(rows gates.Store) *gating.Service {
-	return gating.New(gating.Config{
+func (f *fixture) serving(rows gates.Store) *gates.Service {
+	return gates.New(gates.Config{
 		Store: rows, Book: f.book, Tasks: f.in, Lambdas: f.Catalog, Queue: f.queue, Clock: f.Clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -581,7 +580,7 @@ func TestTheGateOfANewLambdaStays(t *testing.T) {
 		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "new" }))
 		c := f.Config
 		c.Lambdas = behind
-		f.Service = gating.New(c)
+		f.Service = gates.New(c)
 		f.tidying()
 		synctest.Wait()
 		if got := f.listed("", false); got != "1 active" || f.rows(gates.Kind) != "1" {

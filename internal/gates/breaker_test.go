@@ -1,4 +1,4 @@
-package gating_test
+package gates_test
 
 import (
 	"testing"

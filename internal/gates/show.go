@@ -1,4 +1,4 @@
-package gating
+package gates
 
 import (
 	"cmp"
@@ -17,7 +17,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
@@ -84,7 +83,7 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 			response.Gates = append(response.Gates, v)
 		}
 	}
-	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(gates.NumberOf(b.Id), gates.NumberOf(a.Id)) })
+	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(NumberOf(b.Id), NumberOf(a.Id)) })
 	return response, nil
 }
 
@@ -93,7 +92,7 @@ func keptUntil(g *hold.Gate) task.Instant {
 	if g.Ended.IsZero() {
 		return math.MaxInt64
 	}
-	return g.Ended.Add(gates.KeptFor)
+	return g.Ended.Add(KeptFor)
 }
 
 // View returns a gate as users see it.
@@ -196,7 +195,7 @@ func (s *Service) lasting(g *hold.Gate, l *catalog.Entry, active []*hold.Gate) (
 		}
 	}
 	if len(others) > 0 {
-		slices.SortFunc(others, func(a, b string) int { return cmp.Compare(gates.NumberOf(a), gates.NumberOf(b)) })
+		slices.SortFunc(others, func(a, b string) int { return cmp.Compare(NumberOf(a), NumberOf(b)) })
 		several := ""
 		if len(others) > 1 {
 			several = "s"
@@ -256,9 +255,9 @@ func (s *Service) tidy(ctx context.Context) error {
 		}
 	}
 	return errors.Join(append(errs, s.gates.Forget(ctx, control.Forget[hold.Gate]{
-		Until: keptUntil, Max: gates.KeptMax,
+		Until: keptUntil, Max: KeptMax,
 		// So that no number is used again.
-		Last: func(a, b *hold.Gate) int { return cmp.Compare(gates.NumberOf(a.ID), gates.NumberOf(b.ID)) },
+		Last: func(a, b *hold.Gate) int { return cmp.Compare(NumberOf(a.ID), NumberOf(b.ID)) },
 	}))...)
 }
 
@@ -266,14 +265,14 @@ func (s *Service) tidy(ctx context.Context) error {
 func (s *Service) endDone(ctx context.Context, g *hold.Gate) error {
 	now := s.Clock.Now()
 	if !g.InForce(now) {
-		return gates.End(ctx, s.gates, g, g.Until, "")
+		return End(ctx, s.gates, g, g.Until, "")
 	}
 	l, err := s.lambdaOf(ctx, g)
 	switch {
 	case err != nil:
 		return err
 	case l == nil:
-		return gates.End(ctx, s.gates, g, now, access.ServerName)
+		return End(ctx, s.gates, g, now, access.ServerName)
 	case g.Resumed.IsZero() || g.Probes():
 		return nil
 	}
@@ -281,5 +280,5 @@ func (s *Service) endDone(ctx context.Context, g *hold.Gate) error {
 	if err != nil || left.Now > 0 {
 		return err
 	}
-	return gates.End(ctx, s.gates, g, now, "")
+	return End(ctx, s.gates, g, now, "")
 }

@@ -1,7 +1,4 @@
-// Package gating serves the GateService of the wire contract: it sets gates, ends them and shows them, and
-// counts what a gate holds. A gate is a control row (package gates); the roles that start tasks hold what it
-// selects. The package reads tasks by inbound alone, and changes none.
-package gating
+package gates
 
 import (
 	"cmp"
@@ -19,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/internal/room"
@@ -51,8 +47,8 @@ type Queue interface {
 
 // Config is what a Service is made of.
 type Config struct {
-	Store   gates.Store
-	Book    *gates.Book
+	Store   Store
+	Book    *Book
 	Tasks   Tasks
 	Lambdas Lambdas
 	Queue   Queue
@@ -73,7 +69,7 @@ type Service struct {
 // New returns a Service.
 func New(c Config) *Service {
 	const keptPart = 10 // of the gates, for admins
-	return &Service{c, control.NewBook(c.Store, gates.AsRows, c.Clock), room.New("gates", gates.ActiveMax, gates.ActiveMax/keptPart)}
+	return &Service{c, control.NewBook(c.Store, AsRows, c.Clock), room.New("gates", ActiveMax, ActiveMax/keptPart)}
 }
 
 // Room returns what those share who set gates.
@@ -129,7 +125,7 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ho
 		}
 		g.Request = task.ID(r.RequestId).OwnedBy(c.Name).String()
 	}
-	if err := gates.Validate(g, g.Created); err != nil {
+	if err := Validate(g, g.Created); err != nil {
 		return nil, nil, err
 	}
 	l, err := s.Lambdas.Find(ctx, g.Lambda)
@@ -157,12 +153,12 @@ func (s *Service) add(ctx context.Context, g *hold.Gate) (added *hold.Gate, acti
 		}
 		return s.room.Admits(g.Owner, int64(len(active)), own, access.From(ctx).Grants.AllowAll(access.Admin))
 	}
-	added, active, err = gates.Add(ctx, s.Store, g, func(known *hold.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
+	added, active, err = Add(ctx, s.Store, g, func(known *hold.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
 	switch {
-	case errors.Is(err, gates.ErrFull):
+	case errors.Is(err, ErrFull):
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
-			"there may be %d gates, of one identity as many as are left for others, and %s has %d: resume one (kinesin gate resume)", gates.ActiveMax, g.Owner, own)
-	case errors.Is(err, gates.ErrBusy):
+			"there may be %d gates, of one identity as many as are left for others, and %s has %d: resume one (kinesin gate resume)", ActiveMax, g.Owner, own)
+	case errors.Is(err, ErrBusy):
 		return nil, nil, errBusy
 	case err != nil:
 		return nil, nil, err
@@ -200,10 +196,10 @@ func (s *Service) refresh(ctx context.Context) {
 // ResumeGate ends a gate, or has it let tasks go at a pace. One that has ended stays so.
 func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest) (_ *kinesinv1.ResumeGateResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if r.Pace > gates.PaceMax {
-		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for all at once", r.Pace, gates.PaceMax)
+	if r.Pace > PaceMax {
+		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for all at once", r.Pace, PaceMax)
 	}
-	if gates.NumberOf(r.Id) == 0 {
+	if NumberOf(r.Id) == 0 {
 		return nil, noGate(r.Id)
 	}
 	var l *catalog.Entry
@@ -249,7 +245,7 @@ func (s *Service) paceOf(g *hold.Gate, asked uint32) (pace uint32, note string) 
 		return asked, ""
 	}
 	if pace = s.Recovery(g.Ref); pace > 0 {
-		note = fmt.Sprintf("it resumes at %d tasks per second, the recovery quota of lambda %s; --pace %d lets all go at once", pace, g.Lambda, gates.PaceMax)
+		note = fmt.Sprintf("it resumes at %d tasks per second, the recovery quota of lambda %s; --pace %d lets all go at once", pace, g.Lambda, PaceMax)
 	}
 	return pace, note
 }
@@ -275,16 +271,16 @@ func (s *Service) resume(ctx context.Context, g *hold.Gate, pace uint32) control
 
 // noGate says that a gate is not there.
 func noGate(id string) error {
-	if gates.NumberOf(id) == 0 {
+	if NumberOf(id) == 0 {
 		return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %.40q: an id is a number, as `kinesin gate list` shows it", id)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %s: its id is wrong, or it ended more than %d days or %d gates ago",
-		id, int(gates.KeptFor/(24*time.Hour)), gates.KeptMax)
+		id, int(KeptFor/(24*time.Hour)), KeptMax)
 }
 
 // find reads a gate, and its lambda as lambdaOf does.
 func (s *Service) find(ctx context.Context, id string) (*hold.Gate, *catalog.Entry, error) {
-	if gates.NumberOf(id) == 0 {
+	if NumberOf(id) == 0 {
 		return nil, nil, noGate(id)
 	}
 	g, err := s.gates.Find(ctx, id)
