@@ -27,7 +27,7 @@
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
 //	inbound/chaining    shows, cancels, pauses and redrives chains
-//	internal/gates      sets, ends and shows gates; which of them holds a task is internal/hold's
+//	internal/feature/gate sets, ends and shows gates; which of them holds a task is internal/hold's
 //	internal/feature/group    makes, fills, seals and shows the groups of internal/feature/group, after which tasks follow
 //	internal/feature/cron    sets, pauses, runs and shows the crons of internal/feature/cron, and tells what became
 //	                    of their nominal times

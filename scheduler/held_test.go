@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
@@ -19,7 +19,7 @@ import (
 type gated struct {
 	*world
 
-	book *gates.Book
+	book *gate.Book
 }
 
 func inGated(t *testing.T, depth int, test func(g *gated)) {
@@ -28,7 +28,7 @@ func inGated(t *testing.T, depth int, test func(g *gated)) {
 }
 
 func (w *world) withGates() *gated {
-	g := &gated{world: w, book: gates.NewBook(w.rows.Store, w.clock, slog.New(slog.DiscardHandler))}
+	g := &gated{world: w, book: gate.NewBook(w.rows.Store, w.clock, slog.New(slog.DiscardHandler))}
 	w.gating = &scheduler.Gating{
 		Gates:     g.book,
 		Retention: func(uint32) (time.Duration, bool) { return 7 * 24 * time.Hour, true },
@@ -37,23 +37,23 @@ func (w *world) withGates() *gated {
 }
 
 // set stores a gate as it is and lets the scheduler know.
-func (g *gated) set(gate *hold.Gate) {
+func (g *gated) set(one *hold.Gate) {
 	g.t.Helper()
-	gate.Ref = high.Lambda
-	row, err := gates.AsRows.Encode(gate)
+	one.Ref = high.Lambda
+	row, err := gate.AsRows.Encode(one)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	if err := g.rows.PutControl(g.ctx, row); err != nil {
 		g.t.Fatal(err)
 	}
-	gate.Version++
+	one.Version++
 	g.refresh()
 }
 
-func (g *gated) end(gate *hold.Gate) {
+func (g *gated) end(one *hold.Gate) {
 	g.t.Helper()
-	if err := g.rows.DeleteControl(g.ctx, store.Control{Kind: gates.Kind, Name: gate.ID, Version: gate.Version}); err != nil {
+	if err := g.rows.DeleteControl(g.ctx, store.Control{Kind: gate.Kind, Name: one.ID, Version: one.Version}); err != nil {
 		g.t.Fatal(err)
 	}
 	g.refresh()

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -72,7 +72,7 @@ func steps(t *testing.T, g *hold.Gate, fresh counts, now task.Instant) (step, ti
 
 func TestABreakerProbesAndCloses(t *testing.T) {
 	g := open("mail", 7, counts{5, 20}, half, start)
-	if err := gates.Validate(g, start); err != nil {
+	if err := gate.Validate(g, start); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(g.Reason, "20 of 25 attempts failed in 1m") || g.Owner != hold.BreakerOwner {

@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,8 +30,8 @@ var failurePause = backoff.Policy{Min: lookEvery, Max: 30 * time.Second}
 
 // Config is what a Keeper is made of.
 type Config struct {
-	Store gates.Store
-	Book  *gates.Book
+	Store gate.Store
+	Book  *gate.Book
 	Clock clock.Clock
 	Log   *slog.Logger
 	// Lambdas returns the lambdas that have a breaker, or gates.
@@ -75,7 +75,7 @@ type seen struct {
 
 // New returns a Keeper.
 func New(c Config) *Keeper {
-	return &Keeper{Config: c, gates: control.NewBook(c.Store, gates.AsRows, c.Clock), of: map[uint32]*seen{}}
+	return &Keeper{Config: c, gates: control.NewBook(c.Store, gate.AsRows, c.Clock), of: map[uint32]*seen{}}
 }
 
 // Ended counts an attempt that ended on this server: its task was claimed at an instant, and failed or not.
@@ -229,9 +229,9 @@ func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
 
 // open sets the gate of a breaker, unless another server has.
 func (k *Keeper) open(ctx context.Context, g *hold.Gate) error {
-	added, _, err := gates.Add(ctx, k.Store, g, func(known *hold.Gate) bool {
+	added, _, err := gate.Add(ctx, k.Store, g, func(known *hold.Gate) bool {
 		return known.Ref == g.Ref && known.Breaker != nil && known.InForce(g.Created)
-	}, func(active []*hold.Gate) bool { return len(active) < gates.ActiveMax })
+	}, func(active []*hold.Gate) bool { return len(active) < gate.ActiveMax })
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (k *Keeper) close(ctx context.Context, g *hold.Gate, now task.Instant) erro
 
 func (k *Keeper) end(ctx context.Context, g *hold.Gate, now task.Instant) error {
 	after := *g
-	err := gates.End(ctx, k.gates, &after, now, hold.BreakerOwner)
+	err := gate.End(ctx, k.gates, &after, now, hold.BreakerOwner)
 	if after.Ended.IsZero() {
 		return err
 	}

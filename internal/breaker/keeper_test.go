@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
@@ -37,16 +37,16 @@ type fleet struct {
 
 // refusing is a store that has no room for the gates of a lambda.
 type refusing struct {
-	gates.Store
+	gate.Store
 
 	lambda string // none: of no lambda
 	tries  int
 }
 
 func (r *refusing) PutControl(ctx context.Context, c store.Control) error {
-	if g, err := gates.AsRows.Decode(c); err == nil && g.Lambda == r.lambda {
+	if g, err := gate.AsRows.Decode(c); err == nil && g.Lambda == r.lambda {
 		r.tries++
-		return gates.ErrFull
+		return gate.ErrFull
 	}
 	return r.Store.PutControl(ctx, c)
 }
@@ -54,7 +54,7 @@ func (r *refusing) PutControl(ctx context.Context, c store.Control) error {
 type server struct {
 	*breaker.Keeper
 
-	book *gates.Book
+	book *gate.Book
 }
 
 func inFleet(t *testing.T, servers int, test func(f *fleet)) {
@@ -76,7 +76,7 @@ func inFleet(t *testing.T, servers int, test func(f *fleet)) {
 // add starts a server, which runs until the test ends.
 func (f *fleet) add() *server {
 	log := slog.New(slog.DiscardHandler)
-	book := gates.NewBook(f.store, f.clock, log)
+	book := gate.NewBook(f.store, f.clock, log)
 	s := &server{book: book}
 	s.Keeper = breaker.New(breaker.Config{
 		Store: f.gates, Book: book, Clock: f.clock, Log: log,
@@ -225,7 +225,7 @@ func TestAGateThatIsEndedByHandOpensAnewForNewFailures(t *testing.T) {
 		g := *f.wantState("active")
 		f.ends(f.servers[1], 0, 40)
 		f.advance(2 * time.Second)
-		if err := gates.End(t.Context(), control.NewBook(f.store, gates.AsRows, f.clock), &g, f.clock.Now(), "me"); err != nil {
+		if err := gate.End(t.Context(), control.NewBook(f.store, gate.AsRows, f.clock), &g, f.clock.Now(), "me"); err != nil {
 			t.Fatal(err)
 		}
 		f.wantState("")

@@ -1,6 +1,6 @@
 // Package hold says what holds a task back: a gate, which pauses or drops the tasks that it selects, also that of a
-// circuit breaker. It decides which gate holds a task, and keeps none: how gates are set and known is internal/gates.
-// The package reads and writes no task.
+// circuit breaker. It decides which gate holds a task, and keeps none: how gates are set and known is
+// internal/feature/gate. The package reads and writes no task.
 package hold
 
 import (

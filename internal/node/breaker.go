@@ -7,7 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -65,5 +65,5 @@ func (n *Node) breakerChanged(ctx context.Context, before, after *hold.Gate) {
 }
 
 func (n *Node) gateText(g *hold.Gate) string {
-	return string(jsonform.AppendRecord(nil, gates.View(g, n.clock.Now())))
+	return string(jsonform.AppendRecord(nil, gate.View(g, n.clock.Now())))
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
@@ -24,7 +24,7 @@ func (r *rig) setGate(lambda string, g *hold.Gate) {
 		r.Fatal(err)
 	}
 	g.Lambda, g.Ref = lambda, l.Ref
-	row, err := gates.AsRows.Encode(g)
+	row, err := gate.AsRows.Encode(g)
 	if err != nil {
 		r.Fatal(err)
 	}

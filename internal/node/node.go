@@ -22,10 +22,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
-	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/partition"
@@ -85,7 +85,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	n.gates = gates.NewBook(n.store, c.Clock, c.Log)
+	n.gates = gate.NewBook(n.store, c.Clock, c.Log)
 	if err := n.gates.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 			return n.grouping.Range(ctx, of, position, limit)
 		},
 	})
-	n.gating = gates.New(gates.Config{
+	n.gating = gate.New(gate.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 		Recovery: n.quotas.book.Recovery,
 	})

@@ -26,11 +26,11 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
-	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/limit"
@@ -59,7 +59,7 @@ type Node struct {
 
 	leases     *lease.Book
 	catalog    *catalog.Catalog
-	gates      *gates.Book
+	gates      *gate.Book
 	keyring    *keyring.Ring
 	quotas     *quotaKeeper
 	members    *members             // nil without the scheduler's role
@@ -71,7 +71,7 @@ type Node struct {
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
 	jobs       *job.Service     // nil without inbound's role
-	gating     *gates.Service   // nil without inbound's role
+	gating     *gate.Service    // nil without inbound's role
 	firing     *cron.Firing
 	chaining   *chaining.Service // nil without inbound's role
 	horizon    time.Duration     // of due times; 0: inbound's default

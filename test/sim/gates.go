@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -62,7 +62,7 @@ func (w *world) keepGate(number int, g Gate) {
 		if !one.about(s, g.Class) {
 			return store.ErrNotFound
 		}
-		row, err := gates.AsRows.Encode(one.gate)
+		row, err := gate.AsRows.Encode(one.gate)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (w *world) keepGate(number int, g Gate) {
 	one.ended = time.Now()
 	w.mu.Unlock()
 	w.writeGate("ended", func(_ *server, rows *store.Store) error {
-		return rows.DeleteControl(w.ctx, store.Control{Kind: gates.Kind, Name: one.gate.ID, Version: 1})
+		return rows.DeleteControl(w.ctx, store.Control{Kind: gate.Kind, Name: one.gate.ID, Version: 1})
 	})
 }
 

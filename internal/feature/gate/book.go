@@ -1,8 +1,8 @@
-// Package gates keeps what operators hold back, and serves the GateService of the wire contract: it sets gates, ends
+// Package gate keeps what operators hold back, and serves the GateService of the wire contract: it sets gates, ends
 // them, shows them, and counts what a gate holds. Gates are control rows; a Book is this process's copy of them,
 // refreshed every second and a half and at once after a change made here. Which gate holds a task is internal/hold's.
 // The package reads tasks by inbound alone, and changes none.
-package gates
+package gate
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package gates_test
+package gate_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
@@ -42,11 +42,11 @@ func (d *depths) Depth(context.Context, queue.Name) (queue.Depth, error) {
 
 // fixture is a server over a store in memory, in virtual time.
 type fixture struct {
-	*gates.Service
+	*gate.Service
 	*inboundtest.World
 
 	in    *inbound.Inbound
-	book  *gates.Book
+	book  *gate.Book
 	queue *depths
 }
 
@@ -54,7 +54,7 @@ func run(t *testing.T, test func(f *fixture)) {
 	t.Helper()
 	inboundtest.Run(t, func(w *inboundtest.World) {
 		f := &fixture{World: w, queue: &depths{}}
-		f.book = gates.NewBook(f.Store, f.Clock, slog.New(slog.DiscardHandler))
+		f.book = gate.NewBook(f.Store, f.Clock, slog.New(slog.DiscardHandler))
 		f.in = w.Inbound(inbound.Config{Gates: f.book.OfLambda}, 0)
 		f.Create(task.Lambda{Name: "mail", Shards: 3})
 		f.Create(task.Lambda{Name: "pay", Shards: 1})
@@ -64,12 +64,12 @@ func run(t *testing.T, test func(f *fixture)) {
 }
 
 func (f *fixture) stored() *control.Book[hold.Gate] {
-	return control.NewBook(f.Store, gates.AsRows, f.Clock)
+	return control.NewBook(f.Store, gate.AsRows, f.Clock)
 }
 
 // serving returns another process over the same store.
-func (f *fixture) serving(rows gates.Store) *gates.Service {
-	return gates.New(gates.Config{
+func (f *fixture) serving(rows gate.Store) *gate.Service {
+	return gate.New(gate.Config{
 		Store: rows, Book: f.book, Tasks: f.in, Lambdas: f.Catalog, Queue: f.queue, Clock: f.Clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -217,8 +217,8 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.Ended != int64(inboundtest.Start.Add(2*time.Second)) {
 			t.Errorf("at once: %v", g)
 		}
-		if f.book.Has(entry.Ref) || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
-			t.Errorf("after the end: active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
+		if f.book.Has(entry.Ref) || f.rows(gate.Kind) != "2" || f.rows(gate.KindEnded) != "1" {
+			t.Errorf("after the end: active %s, ended %s", f.rows(gate.Kind), f.rows(gate.KindEnded))
 		}
 		if g = f.resume("1", 0); g.State != "ended" || g.Ended != int64(inboundtest.Start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
 			t.Errorf("again: %v", g)
@@ -226,7 +226,7 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
 			t.Error(got)
 		}
-		f.sleep(gates.KeptFor + time.Hour)
+		f.sleep(gate.KeptFor + time.Hour)
 		if got := f.listed("", true); got != "2 active" {
 			t.Errorf("30 days later: %s", got)
 		}
@@ -236,7 +236,7 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.Create(task.Lambda{Name: "urgent", Priorities: []string{"now", "soon"}})
-		tooLong := strings.Repeat("r", gates.ReasonBytesMax+1)
+		tooLong := strings.Repeat("r", gate.ReasonBytesMax+1)
 		for name, c := range map[string]struct {
 			change func(*kinesinv1.Gate)
 			says   []string
@@ -283,7 +283,7 @@ func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 		if _, err := f.ListGates(f.Ctx, &kinesinv1.ListGatesRequest{Lambda: "nail"}); err == nil {
 			t.Error("gates of an unknown lambda were listed")
 		}
-		if got := f.rows(gates.Kind); got != "1" {
+		if got := f.rows(gate.Kind); got != "1" {
 			t.Errorf("rows of refused gates: %s", got)
 		}
 	})
@@ -324,7 +324,7 @@ func TestADryRunCountsAndSetsNothing(t *testing.T) {
 				t.Errorf("%s: note %q", name, g.Note)
 			}
 		}
-		if f.rows(gates.Kind) != "" {
+		if f.rows(gate.Kind) != "" {
 			t.Error("a dry run has set a gate")
 		}
 		f.set(pause())
@@ -358,7 +358,7 @@ func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if got := f.rows(gates.Kind); got != "1" {
+		if got := f.rows(gate.Kind); got != "1" {
 			t.Errorf("gates %s, want one", got)
 		}
 		if _, err := ask(pause(func(g *kinesinv1.Gate) { g.Priority = "low" })); !errors.Is(err, api.ErrExists) {
@@ -377,7 +377,7 @@ func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
 
 // overtaken is a store in which something happens just before the next row is put.
 type overtaken struct {
-	gates.Store
+	gate.Store
 	by func()
 }
 
@@ -399,8 +399,8 @@ func TestACallThatIsOvertaken(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		if got, err := f.serving(rows).SetGate(f.Ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "1" {
-			t.Errorf("by another try: %v %v, gates %s", got, err, f.rows(gates.Kind))
+		if got, err := f.serving(rows).SetGate(f.Ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gate.Kind) != "1" {
+			t.Errorf("by another try: %v %v, gates %s", got, err, f.rows(gate.Kind))
 		}
 		rows.by = func() { f.set(pause()) }
 		if got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()}); err != nil || got.Gate.Id != "3" {
@@ -419,10 +419,10 @@ func TestANumberIsNotUsedAgainByACallThatIsOvertaken(t *testing.T) {
 	run(t, func(f *fixture) {
 		rows := &overtaken{f.Store, func() { f.sleep(time.Second); f.set(pause()); f.resume("1", 0) }}
 		got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()})
-		if err != nil || got.Gate.Id != "2" || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
-			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gates.Kind), f.rows(gates.KindEnded))
+		if err != nil || got.Gate.Id != "2" || f.rows(gate.Kind) != "2" || f.rows(gate.KindEnded) != "1" {
+			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gate.Kind), f.rows(gate.KindEnded))
 		}
-		if err := f.Store.PutControl(f.Ctx, store.Control{Kind: gates.KindEnded, Name: "7", Version: 1, Value: []byte("newer")}); err != nil {
+		if err := f.Store.PutControl(f.Ctx, store.Control{Kind: gate.KindEnded, Name: "7", Version: 1, Value: []byte("newer")}); err != nil {
 			t.Fatal(err)
 		}
 		if g := f.set(pause()); g.Id != "8" {
@@ -448,8 +448,8 @@ func TestAGateThatEndsAtOnceIsSetOnce(t *testing.T) {
 	run(t, func(f *fixture) {
 		rows := &ended{f.Store, func(id string) { f.resume(id, 0) }}
 		got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()})
-		if err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "" || f.rows(gates.KindEnded) != "1" {
-			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gates.Kind), f.rows(gates.KindEnded))
+		if err != nil || got.Gate.Id != "1" || f.rows(gate.Kind) != "" || f.rows(gate.KindEnded) != "1" {
+			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gate.Kind), f.rows(gate.KindEnded))
 		}
 	})
 }
@@ -488,8 +488,8 @@ func TestNumbersAreNotUsedAgain(t *testing.T) {
 			}
 			f.resume(want, 0)
 		}
-		f.sleep(gates.KeptFor + time.Hour)
-		if got := f.rows(gates.KindEnded); got != "2" {
+		f.sleep(gate.KeptFor + time.Hour)
+		if got := f.rows(gate.KindEnded); got != "2" {
 			t.Errorf("kept: %q", got)
 		}
 		if got := f.listed("", true); got != "" {
@@ -537,8 +537,8 @@ func TestAGateExpires(t *testing.T) {
 		}
 		f.tidying()
 		f.sleep(time.Second)
-		if f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
-			t.Errorf("active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
+		if f.rows(gate.Kind) != "2" || f.rows(gate.KindEnded) != "1" {
+			t.Errorf("active %s, ended %s", f.rows(gate.Kind), f.rows(gate.KindEnded))
 		}
 		if moved := f.gate("1"); moved.Ended != g.Ended || moved.EndedBy != "" {
 			t.Errorf("moved: %v", moved)
@@ -559,8 +559,8 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 			t.Error(got)
 		}
 		f.sleep(2 * time.Minute)
-		if g := f.gate("1"); f.rows(gates.KindEnded) != "1" || g.Ended == 0 || g.EndedBy != access.ServerName {
-			t.Errorf("%v, ended %s", g, f.rows(gates.KindEnded))
+		if g := f.gate("1"); f.rows(gate.KindEnded) != "1" || g.Ended == 0 || g.EndedBy != access.ServerName {
+			t.Errorf("%v, ended %s", g, f.rows(gate.KindEnded))
 		}
 		f.Create(task.Lambda{Name: "gone"})
 		if got := f.listed("gone", false); got != "" {
@@ -580,11 +580,11 @@ func TestTheGateOfANewLambdaStays(t *testing.T) {
 		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "new" }))
 		c := f.Config
 		c.Lambdas = behind
-		f.Service = gates.New(c)
+		f.Service = gate.New(c)
 		f.tidying()
 		synctest.Wait()
-		if got := f.listed("", false); got != "1 active" || f.rows(gates.Kind) != "1" {
-			t.Errorf("%q, rows %q", got, f.rows(gates.Kind))
+		if got := f.listed("", false); got != "1 active" || f.rows(gate.Kind) != "1" {
+			t.Errorf("%q, rows %q", got, f.rows(gate.Kind))
 		}
 	})
 }
@@ -650,8 +650,8 @@ func TestGatesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range gates.ActiveMax {
-			row, err := gates.AsRows.Encode(&hold.Gate{ID: fmt.Sprint(i + 1), Action: hold.Pause, Lambda: "mail", Ref: entry.Ref})
+		for i := range gate.ActiveMax {
+			row, err := gate.AsRows.Encode(&hold.Gate{ID: fmt.Sprint(i + 1), Action: hold.Pause, Lambda: "mail", Ref: entry.Ref})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -712,12 +712,12 @@ func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
 
 // unmoving is a store that refuses the rows of gates that have ended.
 type unmoving struct {
-	gates.Store
+	gate.Store
 	broken bool
 }
 
 func (u *unmoving) PutControl(ctx context.Context, c store.Control) error {
-	if u.broken && c.Kind == gates.KindEnded {
+	if u.broken && c.Kind == gate.KindEnded {
 		return store.ErrUnknown
 	}
 	return u.Store.PutControl(ctx, c)
@@ -730,8 +730,8 @@ func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
 		f.sleep(time.Second)
 		rows := &unmoving{Store: f.Store, broken: true}
 		f.Service = f.serving(rows)
-		if got := f.resume("1", 0); got.State != "ended" || f.rows(gates.Kind) != "1" {
-			t.Errorf("%v, active %q", got, f.rows(gates.Kind))
+		if got := f.resume("1", 0); got.State != "ended" || f.rows(gate.Kind) != "1" {
+			t.Errorf("%v, active %q", got, f.rows(gate.Kind))
 		}
 		f.sleep(time.Second)
 		if got := f.resume("1", 0); got.State != "ended" || got.Ended != int64(inboundtest.Start.Add(time.Second)) {
@@ -740,8 +740,8 @@ func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
 		rows.broken = false
 		f.tidying()
 		f.sleep(2 * time.Minute)
-		if f.rows(gates.Kind) != "" || f.gate("1").Ended != int64(inboundtest.Start.Add(time.Second)) {
-			t.Errorf("active %q, %v", f.rows(gates.Kind), f.gate("1"))
+		if f.rows(gate.Kind) != "" || f.gate("1").Ended != int64(inboundtest.Start.Add(time.Second)) {
+			t.Errorf("active %q, %v", f.rows(gate.Kind), f.gate("1"))
 		}
 	})
 }
@@ -762,7 +762,7 @@ func TestAGateThatResumesEndsWhenItHoldsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.sleep(2 * time.Minute)
-		if g := f.gate("1"); g.State != "ended" || g.EndedBy != "ops" || f.rows(gates.KindEnded) != "1" {
+		if g := f.gate("1"); g.State != "ended" || g.EndedBy != "ops" || f.rows(gate.KindEnded) != "1" {
 			t.Errorf("without one: %v", g)
 		}
 	})
