@@ -93,7 +93,7 @@ var table = []row{
 	{name: "internal/control", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/hold", may: []string{"task", "internal/control"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"internal/catalog", "store/mem"}},
-	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/feature/gate", "internal/hold"}, tests: []string{"store/mem"}},
+	{name: "internal/feature/gate/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/feature/gate", "internal/hold"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/limit"}, tests: []string{"store/mem"}},
 	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/quota", "internal/refusal"})},
@@ -175,7 +175,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/breaker", "internal/chains", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/chains", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

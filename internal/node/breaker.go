@@ -5,9 +5,9 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/feature/gate"
+	"github.com/kinesin-io/kinesin/internal/feature/gate/breaker"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/task"
 )
