@@ -160,9 +160,17 @@ func (w row) check(g graph, n *node) []string {
 			out = append(out, fmt.Sprintf("%s reaches %s, which it never may", name, short(p)))
 		case feature != "" && other != "" && feature != other:
 			out = append(out, fmt.Sprintf("%s reaches %s: no feature may need another", name, short(p)))
+		case other != "" && matchesAny(kernel, name):
+			out = append(out, fmt.Sprintf("%s reaches %s: the kernel needs no feature", name, short(p)))
 		}
 	}
 	return out
+}
+
+// kernel is what a reader needs to know how a task is taken in, started and run. Features stand around it.
+var kernel = []string{
+	"task", "store", "store/*", "queue", "queue/*", "partition", "partition/*", "inbound", "inbound/*", "scheduler", "dispatcher", "hsc",
+	"internal/catalog", "internal/catalog/*", "internal/control", "internal/controller", "internal/hold", "internal/lease", "internal/limit",
 }
 
 // featureOf returns the feature that a package belongs to; "" if it belongs to none.
@@ -229,8 +237,9 @@ func TestRulesCanFail(t *testing.T) {
 			{name: "later"},
 			{name: "internal/feature/one", may: []string{"core", "internal/feature/*"}},
 			{name: "internal/feature/*"},
+			{name: "scheduler", may: []string{"internal/feature/*"}},
 		},
-		planned:  []string{"later", "demo/*", "kit", "glue", "internal/feature/one", "internal/feature/*"},
+		planned:  []string{"later", "demo/*", "kit", "glue", "internal/feature/one", "internal/feature/*", "scheduler"},
 		reserved: map[string][]string{"cloud.example/sdk": {"driver"}},
 	}
 	sound := func() graph { return graphOf("core: fmt", "role: core", "driver: core cloud.example/sdk/put") }
@@ -253,6 +262,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"other module through another", []string{"kit: glue", "glue: driver"}, "kit reaches cloud.example/sdk/put, which it never may"},
 		{"part of a feature", []string{"internal/feature/one: internal/feature/one/part", "internal/feature/one/part: fmt"}, ""},
 		{"feature of a feature", []string{"internal/feature/one: internal/feature/two", "internal/feature/two: fmt"}, "internal/feature/one reaches internal/feature/two: no feature may need another"},
+		{"feature in the kernel", []string{"scheduler: internal/feature/two", "internal/feature/two: fmt"}, "scheduler reaches internal/feature/two: the kernel needs no feature"},
 		{"planned and there", []string{"later: fmt"}, "later exists: take it off the list of planned packages"},
 		{"gone", []string{"-role"}, "role is in the table but does not exist"},
 		{"no package comment", []string{"#role: core"}, "role has no package comment"},

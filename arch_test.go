@@ -42,7 +42,7 @@ var (
 	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that
 	// of a worker.
 	noServer = []string{
-		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/feature/keyring", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/feature/*", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "k8s.io",
 	}
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
@@ -95,8 +95,7 @@ var table = []row{
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"internal/catalog", "store/mem"}},
 	{name: "internal/feature/gate/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/feature/gate", "internal/hold"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
-	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/limit"}, tests: []string{"store/mem"}},
-	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/quota", "internal/refusal"})},
+	{name: "internal/feature/quota", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/limit", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/access", stdOnly: true},
 	{name: "internal/access/sessions", may: []string{"task", "store", "internal/access", "internal/access/policy", "internal/clock", "internal/control", "internal/room"}},
@@ -152,7 +151,7 @@ var table = []row{
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
-	{name: "scheduler", may: slices.Concat(seams, []string{"internal/hold", "internal/limit", "internal/minheap"}), tests: []string{"internal/feature/gate", "internal/control", "internal/quota", "store/dynamo"}},
+	{name: "scheduler", may: slices.Concat(seams, []string{"internal/hold", "internal/limit", "internal/minheap"}), tests: []string{"internal/feature/gate", "internal/control", "internal/feature/quota", "store/dynamo"}},
 	{name: "dispatcher", may: slices.Concat(seams, []string{"internal/gather"})},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
@@ -175,7 +174,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/chains", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/chains", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/feature/quota", "internal/feature/quota", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
+	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/limit"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"

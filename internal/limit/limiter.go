@@ -1,6 +1,6 @@
 // Package limit counts and holds back starts: a Limiter keeps a rate exactly over all servers, without an owner and
 // without clocks in step; Slots count what runs, on the server that owns the lambda; Retries keep the retry budget
-// of a server. What is allowed is the caller's: see internal/quota. The package reads and writes no task.
+// of a server. What is allowed is the caller's: see internal/feature/quota. The package reads and writes no task.
 package limit
 
 import (

@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/internal/limit"
-	"github.com/kinesin-io/kinesin/internal/quota"
-	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,7 +24,7 @@ func (n *Node) newQuotas(ctx context.Context, c *Config) (*quotaKeeper, error) {
 	k.running = running{&quota.Running{Book: k.book, Weights: n.weights, Shared: c.shared}, n}
 	k.retries = &limit.Retries{Share: n.retryShare, Clock: c.Clock}
 	k.admission = &quota.Admission{Book: k.book, Clock: c.Clock, Servers: n.servers}
-	k.service = &quotas.Service{Rows: n.store, Catalog: n.catalog, Book: k.book, Clock: c.Clock}
+	k.service = &quota.Service{Rows: n.store, Catalog: n.catalog, Book: k.book, Clock: c.Clock}
 	return k, nil
 }
 

@@ -31,11 +31,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/job"
 	"github.com/kinesin-io/kinesin/internal/feature/keyring"
 	"github.com/kinesin-io/kinesin/internal/feature/objective"
+	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/limit"
-	"github.com/kinesin-io/kinesin/internal/quota"
-	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -128,7 +127,7 @@ type quotaKeeper struct {
 	running   running
 	admission *quota.Admission
 	retries   *limit.Retries
-	service   *quotas.Service
+	service   *quota.Service
 }
 
 // running says which partitions have one owner because their running tasks are counted together: those of a

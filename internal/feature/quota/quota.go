@@ -1,7 +1,7 @@
 // Package quota bounds how many tasks of a lambda, or of a priority of it, start in a second and run at once,
 // and how many Schedule takes. Quotas are control rows, of which a Book is this process's copy. What keeps the
 // limits of starts and of what runs is internal/limit; an Admission keeps this server's share of what Schedule
-// takes. The package reads and writes no task.
+// takes. A Service serves the QuotaService of the wire contract. The package reads and writes no task.
 package quota
 
 import (

@@ -1,5 +1,4 @@
-// Package quotas serves the QuotaService of the wire contract: it reads and changes the quotas of lambdas.
-package quotas
+package quota
 
 import (
 	"context"
@@ -12,7 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -22,7 +20,7 @@ import (
 type Service struct {
 	Rows    store.ControlRows
 	Catalog *catalog.Catalog
-	Book    *quota.Book // of this server, which knows a change made here at once
+	Book    *Book // of this server, which knows a change made here at once
 	Clock   clock.Clock
 }
 
@@ -39,8 +37,8 @@ func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_
 	if err != nil {
 		return nil, err
 	}
-	var changed quota.Limit
-	err = s.change(ctx, l, func(q *quota.Quota) (control.Do, error) {
+	var changed Limit
+	err = s.change(ctx, l, func(q *Quota) (control.Do, error) {
 		if changed, err = merge(q, l, r); err != nil {
 			return control.Keep, err
 		}
@@ -61,8 +59,8 @@ func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_
 
 // change changes the quota of a lambda, which has no limits if there is none, or the row is of an earlier lambda of
 // that name. What is changed is known here at once.
-func (s *Service) change(ctx context.Context, l *catalog.Entry, edit func(q *quota.Quota) (control.Do, error)) error {
-	_, err := s.book().Set(ctx, l.Name, func(q *quota.Quota) (control.Do, error) {
+func (s *Service) change(ctx context.Context, l *catalog.Entry, edit func(q *Quota) (control.Do, error)) error {
+	_, err := s.book().Set(ctx, l.Name, func(q *Quota) (control.Do, error) {
 		own(q, l)
 		return edit(q)
 	})
@@ -72,19 +70,19 @@ func (s *Service) change(ctx context.Context, l *catalog.Entry, edit func(q *quo
 	return err
 }
 
-func (s *Service) book() *control.Book[quota.Quota] {
-	return control.NewBook(s.Rows, quota.AsRows, s.Clock)
+func (s *Service) book() *control.Book[Quota] {
+	return control.NewBook(s.Rows, AsRows, s.Clock)
 }
 
 // own empties a quota that is not of a lambda.
-func own(q *quota.Quota, l *catalog.Entry) {
+func own(q *Quota, l *catalog.Entry) {
 	if q.Lambda == "" || q.Ref != l.Ref {
-		*q = quota.Quota{Meta: control.Meta{Version: q.Version}, Lambda: l.Name, Ref: l.Ref}
+		*q = Quota{Meta: control.Meta{Version: q.Version}, Lambda: l.Name, Ref: l.Ref}
 	}
 }
 
 // toStore says that a quota is stored unless it says nothing.
-func toStore(q *quota.Quota) control.Do {
+func toStore(q *Quota) control.Do {
 	switch {
 	case len(q.Limits) > 0 || q.Registration != "":
 		return control.Store
@@ -100,8 +98,8 @@ const registeredBy = "(registration)"
 // Register sets the quotas of a lambda to those of a registration with a digest. With nil limits, which is a
 // registration that says nothing of quotas, it takes away those of an earlier registration, and leaves others
 // alone. It writes nothing if that was done before, so what calls changed since stays.
-func (s *Service) Register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error {
-	err := s.change(ctx, l, func(q *quota.Quota) (control.Do, error) {
+func (s *Service) Register(ctx context.Context, l *catalog.Entry, sum string, limits []Limit) error {
+	err := s.change(ctx, l, func(q *Quota) (control.Do, error) {
 		if limits == nil && q.Registration == "" || limits != nil && q.Registration == sum {
 			return control.Keep, nil
 		}
@@ -122,7 +120,7 @@ func (s *Service) Register(ctx context.Context, l *catalog.Entry, sum string, li
 }
 
 // IsRegistered reports whether the quotas of a lambda are known here to be as Register would leave them.
-func (s *Service) IsRegistered(l *catalog.Entry, sum string, limits []quota.Limit) bool {
+func (s *Service) IsRegistered(l *catalog.Entry, sum string, limits []Limit) bool {
 	if limits == nil {
 		sum = ""
 	}
@@ -133,7 +131,7 @@ func (s *Service) IsRegistered(l *catalog.Entry, sum string, limits []quota.Limi
 func (s *Service) Refresh(ctx context.Context) error { return s.Book.Refresh(ctx) }
 
 // merge returns the limit of the priority and identity that a request names as it is after the change.
-func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limit quota.Limit, err error) {
+func merge(q *Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limit Limit, err error) {
 	limit = q.Find(r.GetPriority(), r.GetIdentity())
 	if r.GetPriority() != "" {
 		if limit.Class, err = l.Priority(r.GetPriority()); err != nil {
@@ -192,7 +190,7 @@ func (s *Service) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) 
 	return response, nil
 }
 
-func views(q *quota.Quota) []*kinesinv1.Quota {
+func views(q *Quota) []*kinesinv1.Quota {
 	all := make([]*kinesinv1.Quota, len(q.Limits))
 	for i := range q.Limits {
 		all[i] = view(q.Lambda, &q.Limits[i])
@@ -200,7 +198,7 @@ func views(q *quota.Quota) []*kinesinv1.Quota {
 	return all
 }
 
-func view(lambda string, l *quota.Limit) *kinesinv1.Quota {
+func view(lambda string, l *Limit) *kinesinv1.Quota {
 	return &kinesinv1.Quota{
 		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit, Concurrency: l.Concurrency, Recovery: l.Recovery,
 		Updated: int64(l.Updated), UpdatedBy: l.UpdatedBy,

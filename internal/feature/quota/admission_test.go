@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/internal/limit"
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
