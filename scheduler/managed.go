@@ -87,11 +87,16 @@ func (m *managedMode) firstOrders(taken []entry, now task.Instant) (orders []tas
 	for i := range taken {
 		if taken[i].mustRead {
 			reads = append(reads, taken[i])
-		} else if o := firstOrder(taken[i].row); (len(m.held.gates) == 0 || m.gateFirst(&taken[i], &o, now)) && (m.keys == nil || m.keyFirst(&o)) {
+		} else if o := firstOrder(taken[i].row); m.mayStart(&taken[i], &o, now) {
 			orders = append(orders, o)
 		}
 	}
 	return orders, reads
+}
+
+// mayStart reports whether neither a gate nor its limit key holds a task that has no task row.
+func (m *managedMode) mayStart(e *entry, o *task.Order, now task.Instant) bool {
+	return (len(m.held.gates) == 0 || m.gateFirst(e, o, now)) && (m.keys == nil || m.keyFirst(o))
 }
 
 // readRows reads the task rows of tasks in flight and of wake-up rows, and returns the orders that follow.
@@ -111,9 +116,9 @@ func (m *managedMode) readRows(ctx context.Context, r *recheck, ids []task.ID, r
 		return nil, err
 	}
 	live := m.followRows(ids, rows, r.now)
-	live = append(live, m.followWakeups(ctx, reads, rows[len(ids):], r.now)...)
-	decided, err := r.decideAll(ctx, live)
-	return m.withinRoom(ctx, decided, sent), err
+	more, first := m.followWakeups(ctx, reads, rows[len(ids):], r.now)
+	decided, err := r.decideAll(ctx, append(live, more...))
+	return append(first, m.withinRoom(ctx, decided, sent+len(first))...), err
 }
 
 // followRows acts on the rows of tasks in flight, and returns those that live.
@@ -134,8 +139,9 @@ func (m *managedMode) followRows(ids []task.ID, rows []task.Task, now task.Insta
 	return live
 }
 
-// followWakeups acts on wake-up rows whose task rows were read, and returns the task rows that live.
-func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []task.Task, now task.Instant) (live []task.Task) {
+// followWakeups acts on wake-up rows whose task rows were read. It returns the task rows that live, and the orders for
+// tasks that have none and a slot of their limit key.
+func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []task.Task, now task.Instant) (live []task.Task, first []task.Order) {
 	var stale []task.Task
 	for i := range reads {
 		e, row := &reads[i], &rows[i]
@@ -145,12 +151,17 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 				stale = append(stale, *e.row)
 				continue
 			}
-			t := firstOrder(e.row).Task
-			if m.isKeyLimited(&t) {
-				m.offerRow(&t, keyRow{due: t.WakeRow.At}, keyRead)
-				continue
+			o := firstOrder(e.row)
+			switch keyed := m.isKeyLimited(&o.Task); {
+			case keyed && m.keys.taken[o.Task.ID] != nil: // a list without memory for the task would have it read again, for ever
+				if m.mayStart(e, &o, now) {
+					first = append(first, o)
+				}
+			case keyed:
+				m.offerRow(&o.Task, keyRow{due: o.Task.WakeRow.At}, keyRead)
+			default:
+				m.buffer.add(entry{at: e.at, id: e.id, row: &o.Task, early: true, sends: true})
 			}
-			m.buffer.add(entry{at: e.at, id: e.id, row: &t, early: true, sends: true})
 		case store.Live:
 			m.takeOver(row)
 			live = append(live, *row)
@@ -167,7 +178,7 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 		m.leftover = append(m.leftover, m.setAside(ctx, m.partition, stale)...)
 		m.stats.progress.mark(m.Clock)
 	}
-	return live
+	return live, first
 }
 
 // followMissing acts on a task in flight that has no task row: its message may wait in this process's memory.
