@@ -24,7 +24,7 @@ func (s *Service) endPrevious(ctx context.Context, p *kinesinv1.PreviousLease) (
 	}
 	if _, err := s.Sealer.Ring().Leases().Open(ctx, worker, p.GetProof()); err != nil {
 		// No reason to refuse the new lease: the store that knew the old one may be gone.
-		s.Log.WarnContext(ctx, "previous lease given up without its proof; leaving it to run out", slog.String("worker", worker))
+		s.Log.WarnContext(ctx, "previous lease given up without its proof; leaving it to run out", slog.String("worker", worker), slog.Any("error", err))
 		return fenceAll(results), nil
 	}
 	sess.closeStream()

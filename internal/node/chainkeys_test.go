@@ -10,8 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
 
-func keyed(payload, key string) sdk.Step {
-	return sdk.Item{Lambda: "mail", Payload: []byte(payload), Key: key}.Step()
+// keyed returns a step with the key k.
+func keyed(payload string) sdk.Step {
+	return sdk.Item{Lambda: "mail", Payload: []byte(payload), Key: "k"}.Step()
 }
 
 // A paused chain holds a follow-up with a key back, and a cancel ends it.
@@ -20,7 +21,7 @@ func TestAKeyedFollowUpIsControlled(t *testing.T) {
 		r.lambda(admin.Lambda{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
-		id, err := sdk.Chain(mail("sleep"), keyed("b", "k").Else(mail("undo"))).Schedule(r.ctx, r.client)
+		id, err := sdk.Chain(mail("sleep"), keyed("b").Else(mail("undo"))).Schedule(r.ctx, r.client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +51,13 @@ func TestAKeyedFollowUpIsControlled(t *testing.T) {
 func TestACycleOfKeysIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail"})
-		for _, chain := range []sdk.Steps{sdk.Chain(keyed("a", "k"), mail("b"), keyed("c", "k")), sdk.Chain(mail("a"), keyed("b", "k"), keyed("c", "k"))} {
+		for _, chain := range []sdk.Steps{sdk.Chain(keyed("a"), mail("b"), keyed("c")), sdk.Chain(mail("a"), keyed("b"), keyed("c"))} {
 			_, err := chain.Schedule(r.ctx, r.client)
 			if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), `then[0].then[0]: a task before it has its lambda and its key "k": a cycle`) {
 				t.Errorf("%v", err)
 			}
 		}
-		if _, err := sdk.Chain(mail("a").Then(keyed("b", "k")).Else(keyed("c", "k"))).Schedule(r.ctx, r.client); err != nil {
+		if _, err := sdk.Chain(mail("a").Then(keyed("b")).Else(keyed("c"))).Schedule(r.ctx, r.client); err != nil {
 			t.Errorf("the same key on two edges: %v", err)
 		}
 	})

@@ -20,7 +20,6 @@ import (
 type stepLog struct {
 	mu   sync.Mutex
 	seen []string
-	late time.Duration
 }
 
 func (s *stepLog) handler(_ context.Context, t *sdk.Task[[]byte]) error {
@@ -31,7 +30,6 @@ func (s *stepLog) handler(_ context.Context, t *sdk.Task[[]byte]) error {
 	}
 	s.mu.Lock()
 	s.seen = append(s.seen, text)
-	s.late = max(s.late, time.Since(t.Due))
 	s.mu.Unlock()
 	switch {
 	case strings.HasPrefix(name, "fail"):
@@ -51,13 +49,6 @@ func (s *stepLog) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(slices.Sorted(slices.Values(s.seen)), " ")
-}
-
-// ran returns how many tasks began, and how late the latest of them.
-func (s *stepLog) ran() (tasks int, late time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.seen), s.late
 }
 
 func mail(payload string) sdk.Step { return sdk.Item{Lambda: "mail", Payload: []byte(payload)}.Step() }
@@ -216,7 +207,7 @@ func TestWhatFollowedBeforeARedrive(t *testing.T) {
 			"ended: success" + strings.Repeat(" then(cancelled)", 3),
 		},
 		"with a key": {
-			mail("a").Then(keyed("b", "k").After(3 * time.Hour)), "live: success then(held) then(scheduled)", 1,
+			mail("a").Then(keyed("b").After(3 * time.Hour)), "live: success then(held) then(scheduled)", 1,
 			admin.ChainChange{Changed: 1},
 			"ended: success then(held) then(cancelled)",
 		},

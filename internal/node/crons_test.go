@@ -66,7 +66,8 @@ func (f *fires) all() string {
 	return strings.Join(f.seen, " ")
 }
 
-func (r *rig) cron(i int, schedule string, change func(s *cron.Spec)) {
+// cron stores a cron by a node that fires each ten seconds, unless change says otherwise.
+func (r *rig) cron(i int, change func(s *cron.Spec)) {
 	r.Helper()
 	l, err := r.nodes[i].node.catalog.Find(r.ctx, "mail")
 	if err != nil {
@@ -75,7 +76,7 @@ func (r *rig) cron(i int, schedule string, change func(s *cron.Spec)) {
 	now := task.InstantOf(time.Now())
 	_, err = r.nodes[i].node.firing.Change(r.ctx, "tick", func(c *cron.Cron) (control.Do, error) {
 		*c = cron.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []cron.Revision{{
-			Number: 1, From: now, Spec: cron.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
+			Number: 1, From: now, Spec: cron.Spec{Schedule: "*/10 * * * * *", Class: 1, Payload: []byte("{{nominal}}")},
 		}}}
 		if change != nil {
 			change(&c.Revisions[0].Spec)
@@ -94,7 +95,7 @@ func TestACronFires(t *testing.T) {
 				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
-				r.cron(nodes-1, "*/10 * * * * *", nil)
+				r.cron(nodes-1, nil)
 				time.Sleep(61 * time.Second)
 				if got, want := f.all(), "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00"; got != want || f.late > 100*time.Millisecond {
 					t.Errorf("fired %s, want %s; %v late", got, want, f.late)
@@ -124,7 +125,7 @@ func TestWhatOverlaps(t *testing.T) {
 				r.lambda(admin.Lambda{Name: "mail"})
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(25*time.Second), sdk.Slots(5))
-				r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.Overlap = c.overlap })
+				r.cron(0, func(s *cron.Spec) { s.Overlap = c.overlap })
 				time.Sleep(64 * time.Second)
 				if got := f.all(); got != c.want || f.most != c.most {
 					t.Errorf("fired %s, %d at once; want %s, %d", got, f.most, c.want, c.most)
@@ -153,7 +154,7 @@ func TestAnOccurrenceThatOutlivesChanges(t *testing.T) {
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(95*time.Second), sdk.Slots(5))
 		began := time.Now().Truncate(time.Minute)
-		r.cron(0, "*/10 * * * * *", nil)
+		r.cron(0, nil)
 		recollect := func(name string) func(c *cron.Cron, now task.Instant) error {
 			return func(c *cron.Cron, now task.Instant) error {
 				s := c.Now().Spec
@@ -190,7 +191,7 @@ func TestAPausedCron(t *testing.T) {
 				var f fires
 				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
 				began := time.Now().Truncate(time.Minute)
-				r.cron(0, "*/10 * * * * *", nil)
+				r.cron(0, nil)
 				time.Sleep(time.Until(began.Add(12 * time.Second)))
 				r.change(func(c *cron.Cron, now task.Instant) error {
 					p := cron.Pause{Reason: "db maintenance", At: now}
@@ -227,7 +228,7 @@ func TestFailuresPauseACron(t *testing.T) {
 		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
 			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
 		})
-		r.cron(0, "*/10 * * * * *", func(s *cron.Spec) { s.FailuresMax = 3 })
+		r.cron(0, func(s *cron.Spec) { s.FailuresMax = 3 })
 		time.Sleep(2 * time.Minute)
 		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
 			t.Errorf("fired %s, want %s", got, want)
