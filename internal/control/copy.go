@@ -67,6 +67,23 @@ func NewCopy[V any](cfg CopyConfig[V]) *Copy[V] {
 	return c
 }
 
+// CopyOf returns a copy of what build makes of all values of a kind that have not ended, in the order of their names.
+// Rows that cannot be read are logged and left out.
+func CopyOf[T, V any](k *Kind[T], rows Rows, c clock.Clock, log *slog.Logger, build func(all []*T) V) *Copy[V] {
+	return NewCopy(CopyConfig[V]{Kind: k.Live, Rows: rows, Clock: c, Log: log, Build: func(ctx context.Context, rows []store.Control) V {
+		all := make([]*T, 0, len(rows))
+		for _, row := range rows {
+			t, err := k.Decode(row)
+			if err != nil {
+				log.ErrorContext(ctx, "skipping a row that cannot be read", slog.String("kind", row.Kind), slog.String("name", row.Name), slog.Any("error", err))
+				continue
+			}
+			all = append(all, t)
+		}
+		return build(all)
+	}})
+}
+
 // Run refreshes until ctx ends.
 func (c *Copy[V]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {

@@ -6,14 +6,12 @@ package gate
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/hold"
-	"github.com/kinesin-io/kinesin/store"
 )
 
 // Kind is the kind of the control rows of gates that have not ended, KindEnded of those that have.
@@ -33,20 +31,12 @@ type byLambda map[uint32]hold.Gates
 
 // NewBook returns a book without gates; Refresh or Run fills it.
 func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
-	return &Book{control.NewCopy(control.CopyConfig[byLambda]{
-		Kind: Kind, Rows: rows, Clock: c, Log: log,
-		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
-	})}
+	return &Book{control.CopyOf(&AsRows, rows, c, log, build)}
 }
 
-func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda {
+func build(gates []*hold.Gate) byLambda {
 	all := byLambda{}
-	for _, row := range rows {
-		g, err := AsRows.Decode(row)
-		if err != nil {
-			log.ErrorContext(ctx, "skipping a gate that cannot be read", slog.String("gate", row.Name), slog.Any("error", err))
-			continue
-		}
+	for _, g := range gates {
 		all[g.Ref] = append(all[g.Ref], g)
 	}
 	for _, of := range all {

@@ -79,7 +79,7 @@ func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, exists func(re
 		rows: rows, clock: c, log: log, exists: exists, process: fmt.Sprintf("%016x", c.Uint64()),
 		hours: map[int64]*hourRow{}, days: map[string]dayCounts{}, book: control.NewBook(rows, asRows, c),
 	}
-	k.copy = control.NewCopy(control.CopyConfig[map[uint32]*Objective]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: k.build})
+	k.copy = control.CopyOf(&asRows, rows, c, log, byRef)
 	return k
 }
 
@@ -137,14 +137,9 @@ func dayOf(hour int64) string { return kindPrefix + time.Unix(hour*3600, 0).UTC(
 // Refresh reads the objectives.
 func (k *Keeper) Refresh(ctx context.Context) error { return k.copy.Refresh(ctx) }
 
-func (k *Keeper) build(ctx context.Context, rows []store.Control) map[uint32]*Objective {
-	all := map[uint32]*Objective{}
-	for _, row := range rows {
-		o, err := asRows.Decode(row)
-		if err != nil {
-			k.log.ErrorContext(ctx, "skipping an objective that cannot be read", slog.String("lambda", row.Name), slog.Any("error", err))
-			continue
-		}
+func byRef(objectives []*Objective) map[uint32]*Objective {
+	all := make(map[uint32]*Objective, len(objectives))
+	for _, o := range objectives {
 		all[o.Ref] = o
 	}
 	return all

@@ -1,13 +1,11 @@
 package quota
 
 import (
-	"context"
 	"log/slog"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/limit"
-	"github.com/kinesin-io/kinesin/store"
 )
 
 // Book has all quotas. It answers from memory, and is safe for concurrent use. While the store does not
@@ -36,20 +34,12 @@ type limits struct {
 
 // NewBook returns a book without quotas; Refresh or Run fills it.
 func NewBook(rows control.Rows, c clock.Clock, log *slog.Logger) *Book {
-	return &Book{control.NewCopy(control.CopyConfig[byLambda]{
-		Kind: Kind, Rows: rows, Clock: c, Log: log,
-		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
-	})}
+	return &Book{control.CopyOf(&AsRows, rows, c, log, build)}
 }
 
-func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda {
+func build(quotas []*Quota) byLambda {
 	all := byLambda{}
-	for _, row := range rows {
-		q, err := AsRows.Decode(row)
-		if err != nil {
-			log.ErrorContext(ctx, "skipping a quota that cannot be read", slog.String("lambda", row.Name), slog.Any("error", err))
-			continue
-		}
+	for _, q := range quotas {
 		if len(q.Limits) > 0 || q.Registration != "" {
 			all[q.Ref] = limitsOf(q)
 		}
