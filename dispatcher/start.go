@@ -120,7 +120,7 @@ type Start struct {
 	Effect task.Effect // of the write
 
 	slot  Slot // to be settled with the outcome of the write; nil: none
-	tells bool // the scheduler, of that
+	tells bool // Settle tells the scheduler that the task is in flight
 }
 
 // Start decides how the task of an order starts. It returns the task as it is to be stored, or sent first.
@@ -176,9 +176,9 @@ func (r *Round) hasRoom(ctx context.Context, t *task.Task, w *way) bool {
 	return q.left >= 0
 }
 
-// match reserves a slot for the task of an order, if a worker waits and no task is overtaken that waits longer,
-// or is due no later and of a higher priority. Once no slot is free the later tasks of the round must not
-// overtake this one.
+// match reserves a slot for the task of an order, if a worker waits and the task overtakes none that waits longer, or
+// that is due no later and has a higher priority; nil: the task gets no slot. Once no slot is free, later tasks of the
+// round go through the queue too, so that they do not overtake this one.
 func (r *Round) match(ctx context.Context, o *task.Order, l *catalog.Entry, w *way) Slot {
 	t := &o.Task
 	if r.Register == nil || o.InTurn || t.Suspect || t.State == task.Enqueued || w.early >= 0 && t.Due > r.now.Add(w.early) {
@@ -198,17 +198,17 @@ func (r *Round) match(ctx context.Context, o *task.Order, l *catalog.Entry, w *w
 	return slot
 }
 
-// anyWaits reports whether tasks of the priority of one, or of a higher one of its lambda, are known to wait;
-// with weights of any one, since each has its turns. A service is asked for other priorities only where they
-// have weights.
+// anyWaits reports whether tasks of the task's priority, or of a higher priority of its lambda, are known to wait;
+// with priority weights those of any priority, since each has its turns. A service is asked for the depth of other
+// priorities only where they have weights.
 func (r *Round) anyWaits(ctx context.Context, t *task.Task, l *catalog.Entry, w *way) bool {
 	name := nameOf(t)
 	if q := r.known(name); q != nil && q.waits {
 		return true
 	}
-	own := w.asks && l.PriorityWeights == nil && r.Queue.Durable()
+	ownOnly := w.asks && l.PriorityWeights == nil && r.Queue.Durable()
 	for priority := range l.PrioritiesBefore(t.Partition.Priority) {
-		if own && priority != t.Partition.Priority {
+		if ownOnly && priority != t.Partition.Priority {
 			continue
 		}
 		if name.Priority = priority; r.look(ctx, name, w).waits {
