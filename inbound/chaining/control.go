@@ -103,12 +103,8 @@ func (s *Service) pause(ctx context.Context, _ *kinesinv1.ControlChainRequest, a
 	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain == nil || !t.Chain.Paused })
 }
 
-// resume undoes pause. The ends that were to be followed are completed first, so that nothing is put as
-// paused afterwards.
+// resume undoes pause.
 func (s *Service) resume(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
-	if err := s.completeEnds(ctx, all); err != nil {
-		return false, err
-	}
 	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain != nil && t.Chain.Paused })
 }
 
@@ -168,9 +164,6 @@ func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest,
 // extend gives the tasks that have not started another time until which they may, also those that come later:
 // each task hands it on to what follows it.
 func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, all []*node, out *kinesinv1.ControlChainResponse) (done bool, err error) {
-	if err := s.completeEnds(ctx, all); err != nil {
-		return false, err
-	}
 	done = true
 	for _, n := range all {
 		if n.row.State.IsEnd() {
@@ -186,17 +179,4 @@ func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, 
 		}
 	}
 	return done, nil
-}
-
-// completeEnds creates what is to follow tasks that have ended, so that it is not put afterwards as they
-// were.
-func (s *Service) completeEnds(ctx context.Context, all []*node) error {
-	for _, n := range all {
-		if n.row.State.IsEnd() {
-			if err := s.Keeper.Complete(ctx, &n.row); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

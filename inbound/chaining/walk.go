@@ -95,21 +95,40 @@ func (n *node) add() {
 	}
 }
 
-// read reads the rows of nodes, whose row is what was put. A task that has no row any more keeps its wake-up
-// row until it has a task row, so that is looked for first and last.
+// read reads the rows of nodes, whose row is what was put. A follow-up that is not there may be one that its
+// parent's end still has to create, as after a crash between the two writes: then the end is completed, so
+// that nobody is told that the chain is over, or changes all of it but that task.
 func (s *Service) read(ctx context.Context, nodes []*node) error {
-	open := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() })
-	for _, look := range []func([]*node) ([]task.Task, error){
-		func(some []*node) ([]task.Task, error) { return s.taskRows(ctx, some) },
-		func(some []*node) ([]task.Task, error) { return s.wakeups(ctx, some) },
-		func(some []*node) ([]task.Task, error) { return s.taskRows(ctx, some) },
-	} {
-		if len(open) == 0 {
-			return nil
+	open, err := s.find(ctx, slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() }))
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	var last *node
+	for _, n := range open {
+		if n.isOfNewest() && n.parent != last {
+			last = n.parent
+			if err := s.Keeper.Complete(ctx, n.end); err != nil {
+				return err
+			}
 		}
-		rows, err := look(open)
+	}
+	open, err = s.find(ctx, open)
+	for _, n := range open {
+		n.row = task.Task{}
+	}
+	return err
+}
+
+// find sets the rows of nodes, and returns the nodes that have none. A task that has no task row any more
+// keeps its wake-up row until it has one again, so task rows are looked for first and last.
+func (s *Service) find(ctx context.Context, open []*node) ([]*node, error) {
+	for _, look := range []func(context.Context, []*node) ([]task.Task, error){s.taskRows, s.wakeups, s.taskRows} {
+		if len(open) == 0 {
+			return nil, nil
+		}
+		rows, err := look(ctx, open)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		still := open[:0]
 		for i, n := range open {
@@ -121,10 +140,7 @@ func (s *Service) read(ctx context.Context, nodes []*node) error {
 		}
 		open = still
 	}
-	for _, n := range open {
-		n.row = task.Task{}
-	}
-	return nil
+	return open, nil
 }
 
 // is reports whether a row with its id is that of the node: a key may have been another task's, such as that

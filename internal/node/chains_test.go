@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -94,6 +95,63 @@ func TestAChainRuns(t *testing.T) {
 			}
 			if got, want := r.chain(id), "ended: success then(success then(success then(fatal_failure then(skipped else(skipped)) else(success)) then(success) else(skipped)) else(skipped) finally(success)) else(skipped)"; got != want {
 				t.Errorf("%s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// interrupted is a store that breaks when a task has ended that another one follows, as if the process died before
+// the next write.
+type interrupted struct {
+	store.Driver
+
+	broken, mended atomic.Bool
+}
+
+func (s *interrupted) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	if s.broken.Load() && !s.mended.Load() {
+		return nil, store.ErrUnknown
+	}
+	ends := slices.IndexFunc(ops, func(op store.Op) bool { return op.Task.State.IsEnd() && op.Task.HasFollowups() })
+	if ends < 0 || !s.broken.CompareAndSwap(false, true) {
+		return s.Driver.Apply(ctx, ops)
+	}
+	results, err := s.Driver.Apply(ctx, ops[:ends+1])
+	return append(results, slices.Repeat([]error{store.ErrUnknown}, len(ops)-ends-1)...), err
+}
+
+// A chain between the end of a task and the first rows of what follows that is neither over, nor cancelled without
+// the task that is to come.
+func TestAChainBetweenAnEndAndWhatFollows(t *testing.T) {
+	for _, cancel := range []bool{false, true} {
+		var rows interrupted
+		over := func(d store.Driver) store.Driver {
+			rows.Driver = d
+			return &rows
+		}
+		inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
+			r.lambda(admin.Lambda{Name: "mail"})
+			var s stepLog
+			r.work(r.nodes[0], "mail", s.handler)
+			id, err := sdk.Chain(mail("a"), mail("b").After(time.Minute)).Schedule(r.ctx, r.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+			rows.mended.Store(true)
+			want, ran := "live: success then(scheduled)", "a b<then:success:r-a:"
+			if cancel {
+				want, ran = "ended: success then(cancelled)", "a"
+				if c, err := r.admin().Chains.Cancel(r.ctx, id); err != nil || c.Changed != 1 {
+					t.Errorf("cancel: %+v, %v; want 1 changed", c, err)
+				}
+			}
+			if got := r.chain(id); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			time.Sleep(2 * time.Minute)
+			if got := s.all(); got != ran {
+				t.Errorf("ran %s, want %s", got, ran)
 			}
 		})
 	}
