@@ -92,7 +92,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/control", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/hold", may: []string{"task", "internal/control"}},
-	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"internal/catalog", "store/mem"}},
+	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "inbound/intake", "internal/backoff", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/feature/gate/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/feature/gate", "internal/hold"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
 	{name: "internal/feature/quota", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/limit", "internal/refusal"}), tests: []string{"store/mem"}},
@@ -133,7 +133,7 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains", "internal/refusal"})},
+	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/refusal"})},
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
 	{name: "internal/where", may: []string{"task", "api"}},
 	{
@@ -153,7 +153,7 @@ var table = []row{
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/hold", "internal/limit", "internal/minheap"}), tests: []string{"internal/feature/gate", "internal/control", "internal/feature/quota", "store/dynamo"}},
 	{name: "dispatcher", may: slices.Concat(seams, []string{"internal/gather"})},
-	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher", "internal/chains"})},
+	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher"}), tests: []string{"internal/chains"}},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},

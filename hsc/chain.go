@@ -6,7 +6,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -16,10 +15,7 @@ import (
 func (s *Service) extendChains(ctx context.Context, reports []report) {
 	for i := range reports {
 		r := &reports[i]
-		if r.done || r.add == nil || r.event.Outcome != task.OutcomeSuccess || r.row.ID.IsZero() || r.row.State.IsEnd() {
-			continue
-		}
-		if s.Extend == nil || chains.Count(r.add) == 0 {
+		if s.Extend == nil || r.done || r.add == nil || r.event.Outcome != task.OutcomeSuccess || r.row.ID.IsZero() || r.row.State.IsEnd() {
 			continue
 		}
 		chain, err := s.Extend(ctx, r.row, r.add)
@@ -61,7 +57,10 @@ func isDamaged(err error) bool { return errors.Is(err, store.ErrCorrupt) }
 
 // readParent returns the parent of a task as its handler gets it; nil if it follows no other.
 func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Parent, error) {
-	p, err := chains.ParentOf(ctx, t, s.Store.Tasks)
+	if s.Parent == nil {
+		return nil, nil //nolint:nilnil // no task follows another
+	}
+	p, err := s.Parent(ctx, t, s.Store.Tasks)
 	if err != nil {
 		s.Hooks.Failed("read a parent", err)
 	}

@@ -85,6 +85,9 @@ type Config struct {
 	// Extend returns the chain of a task with what its handler adds to what follows it, after that was
 	// checked and stored. nil: handlers add nothing.
 	Extend func(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error)
+	// Parent returns the parent of a task as its handler gets it, without its id and lambda, which it may read
+	// with rows; nil if the task follows no other. nil: no task does.
+	Parent func(ctx context.Context, t *task.Task, rows func(ctx context.Context, ids []task.ID) ([]task.Task, error)) (*kinesinv1.Parent, error)
 	// Traceparent returns the trace context for the handler of a claimed task; nil: that of the task.
 	Traceparent func(t *task.Task) string
 	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and

@@ -69,10 +69,8 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 		// Its row may expire while this goes on, and would leave a wake-up row that looks like another's.
 		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the retention of the task is over: schedule it again")
 	}
-	if in.Complete != nil {
-		if err := in.Complete(ctx, t); err != nil { // its end is not complete, and this would hide that
-			return next, nil, err
-		}
+	if err := in.CompleteEnd(ctx, t); err != nil { // its end is not complete, and this would hide that
+		return next, nil, err
 	}
 	due := task.FromMillis(now.Millis())
 	next, _, err = t.Apply(task.Event{Kind: task.Redrive, Due: due, Force: r.Force}, now, l.PolicyFor(t))

@@ -168,6 +168,14 @@ func RemoveDelivered(t *task.Task) Op {
 	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[toEnd].lazy, Patient: true}
 }
 
+// PutFollow returns the write of what follows a task where its row has no room for that. It comes before the
+// rows of the task.
+func PutFollow(t *task.Task, follow []byte, until task.Instant) Op {
+	return Op{Kind: PutPayload, Payload: follow, Task: task.Task{
+		ID: t.Chain.FollowID, Partition: t.Partition, Due: t.Due, ExpireAt: until,
+	}}
+}
+
 // ForgetFollow returns the write that deletes the payload row of what followed a deleted task.
 func ForgetFollow(t *task.Task) Op {
 	return Op{Kind: DeletePayload, Task: task.Task{ID: t.Chain.FollowID}, Lazy: purposes[toForget].lazy}

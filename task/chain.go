@@ -148,6 +148,20 @@ func (t *Task) HasFollowups() bool { return t.Chain != nil && t.Chain.FollowByte
 // FollowApart reports whether what follows the task is in a payload row.
 func (c *Chain) FollowApart() bool { return c != nil && !c.FollowID.IsZero() }
 
+// FollowIDOf returns the id of the payload row that has what follows the task. As that of a payload, it is another
+// one for each task that has the same key, and for each time that a task starts anew, so that nothing is deleted
+// which a later one needs.
+func (t *Task) FollowIDOf(follow []byte) ID {
+	var which []byte
+	if t.PayloadRev != 0 {
+		which = binary.BigEndian.AppendUint64(which, t.PayloadRev)
+	}
+	if t.Chain != nil && t.Chain.Round != 0 {
+		which = binary.BigEndian.AppendUint32(which, t.Chain.Round)
+	}
+	return IDOf([]byte("follow"), t.ID[:], which, follow)
+}
+
 // HasAdded reports whether the handler added to what follows the task.
 func (t *Task) HasAdded() bool { return t.Chain != nil && t.Chain.Added != [Finally]uint32{} }
 

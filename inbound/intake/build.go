@@ -110,8 +110,9 @@ func (b *Batch) CheckHorizon(due task.Instant) error {
 
 // The fates of a new task whose key is held.
 const (
-	conflictKeep    = "keep" // also when nothing is said: the call answers with the task that holds the key
-	conflictReplace = "replace"
+	conflictKeep = "keep" // also when nothing is said: the call answers with the task that holds the key
+	// ConflictReplace has the new task replace one that lives, or take the key of one that has ended.
+	ConflictReplace = "replace"
 	// ConflictReject refuses the new task.
 	ConflictReject = "reject"
 )
@@ -120,7 +121,7 @@ func checkOnConflict(item *kinesinv1.ScheduleItem) error {
 	switch item.OnConflict {
 	case "", conflictKeep:
 		return nil
-	case conflictReplace, ConflictReject:
+	case ConflictReplace, ConflictReject:
 		if item.Key == "" {
 			return refusal.Invalid("on_conflict %s needs a key", item.OnConflict)
 		}

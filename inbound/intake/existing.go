@@ -6,7 +6,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -28,11 +27,11 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
-		case b.Complete != nil && b.Complete(ctx, row) != nil:
+		case b.CompleteEnd(ctx, row) != nil:
 			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
 		default:
 			if c.ended, c.rows = row, store.AsNext(c.rows, row); c.follow != nil {
-				chains.AsNext(c.rows, c.follow)
+				c.renameFollow()
 			}
 			b.passKeyed(c.Task.Seq)
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
@@ -53,7 +52,7 @@ func errForeignKey(key string) error {
 // isHeld reports whether the task that has the key of another one keeps it from that. A replacement is kept
 // only by a task that lives: it takes the key of one that has ended, as a debounce does whose task has run.
 func (b *Batch) isHeld(c *Incoming, have *task.Task) bool {
-	if have.State.IsEnd() && (c.onlyLive || c.Item.OnConflict == conflictReplace) {
+	if have.State.IsEnd() && (c.onlyLive || c.Item.OnConflict == ConflictReplace) {
 		return false
 	}
 	return have.HoldsKey(b.Now, c.Lambda.PolicyFor(have))
@@ -78,7 +77,7 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
 	case !b.isHeld(c, have):
 		c.Err = ErrKeyMoves
-	case c.Item.OnConflict == conflictReplace:
+	case c.Item.OnConflict == ConflictReplace:
 		c.Err, c.Replaces = nil, true
 	case c.Item.OnConflict == ConflictReject && !b.Again:
 		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)

@@ -3,192 +3,50 @@ package intake
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"time"
 
-	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/chains"
-	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Follow gives a task, which has its id, what follows it, after all of that was checked.
-func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *task.Task) error {
-	f := chains.Of(c.Item)
-	if f == nil {
+// Chains is what the intake needs to know of what follows tasks.
+type Chains interface {
+	// Follow gives a task of a batch, which has its id, what its item says that follows it, after all of that
+	// was checked. apart is what the row of the task has no room for.
+	Follow(ctx context.Context, b *Batch, c *Incoming, l *catalog.Entry, t *task.Task) (apart []byte, err error)
+	// Complete creates what follows a task that has ended, before its row is replaced.
+	Complete(ctx context.Context, ended *task.Task) error
+	// Renew gives a task that starts anew in place of one that has ended what followed that when it was
+	// scheduled. apart is as of Follow.
+	Renew(ctx context.Context, ended, next *task.Task) (apart []byte, err error)
+}
+
+// Follow gives a task, which has its id, what follows it.
+func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *task.Task) (err error) {
+	if b.Chains != nil {
+		c.follow, err = b.Chains.Follow(ctx, b, c, l, t)
+	}
+	return err
+}
+
+// CompleteEnd creates what follows a task that has ended, before its row is replaced.
+func (in *Intake) CompleteEnd(ctx context.Context, ended *task.Task) error {
+	if in.Chains == nil {
 		return nil
 	}
-	if l.Mode == task.Deliver {
-		return refusal.Invalid("lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", l.Name)
-	}
-	if c.Item.OnConflict == conflictReplace {
-		return refusal.Invalid("on_conflict replace does not go with then, else and finally: a replacement keeps what follows the task that it replaces")
-	}
-	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t)}
-	if c.After == nil { // else the group was checked when it was made, and what is too late by now expires
-		check.from = max(b.Now, t.Due)
-	}
-	if err := check.all(ctx, f); err != nil {
-		return err
-	}
-	var err error
-	if c.follow, err = chains.Attach(t, f, chains.InlineMax(b.Store)); err != nil {
-		return err
-	}
-	return b.checkFollowBytes(t)
-}
-
-func (b *Batch) checkFollowBytes(t *task.Task) error {
-	if n, most := int(t.Chain.FollowBytes), b.Store.PayloadBytesMax(); n > most {
-		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "what follows the task has %d bytes, with payloads and settings: at most %d are allowed", n, most)
-	}
-	return nil
-}
-
-// FollowCheck checks what follows a task, as a whole.
-type FollowCheck struct {
-	*Batch
-
-	// Depth is how many tasks come before the follow-ups that are checked.
-	Depth int
-	count int
-	// from is when the task before the follow-ups that are checked ends at the earliest; zero: what is too
-	// late by now is not refused.
-	from task.Instant
-	// before are the ids of the tasks with keys that come before the follow-ups that are checked. One of
-	// these with the same key could only be created if the row of the task before it were gone.
-	before []task.ID
-}
-
-func keysOf(t *task.Task) []task.ID {
-	if t.Key == "" {
-		return nil
-	}
-	return []task.ID{task.KeyedID(t.Partition.Lambda, t.Key)}
-}
-
-// AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error
-// for its worker.
-func (b *Batch) AddFollowups(ctx context.Context, t *task.Task, f *kinesinv1.Followups) error {
-	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t), from: b.Now}
-	if t.Chain != nil {
-		check.Depth, check.count = int(t.Chain.Depth)+1, int(t.Chain.FollowCount)
-	}
-	return check.all(ctx, f)
-}
-
-func (f *FollowCheck) all(ctx context.Context, followups *kinesinv1.Followups) error {
-	for place, item := range chains.All(followups) {
-		if err := f.one(ctx, item, f.Depth, place.String()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// one checks a follow-up and those that follow it, and notes which lambda its name means now.
-func (f *FollowCheck) one(ctx context.Context, item *kinesinv1.ScheduleItem, depth int, where string) error {
-	if depth >= task.ChainDepthMax {
-		return refusal.Invalid("%s: it is task %d of a row: at most %d tasks may follow each other, the first one included", task.ShortPlace(where), depth+1, task.ChainDepthMax)
-	}
-	if f.count++; f.count > task.FollowupsMax {
-		return refusal.Invalid("%s: it is follow-up %d of the task: at most %d are allowed, with those of follow-ups", task.ShortPlace(where), f.count, task.FollowupsMax)
-	}
-	l, err := f.checkItem(ctx, item)
-	if err != nil {
-		return in(where, err)
-	}
-	due, err := f.earliest(item)
-	if err != nil {
-		return in(where, err)
-	}
-	item.LambdaRef = l.Ref
-	next := chains.Of(item)
-	if next != nil && l.Mode == task.Deliver {
-		return refusal.Invalid("%s: lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", task.ShortPlace(where), l.Name)
-	}
-	defer func(before task.Instant) { f.from = before }(f.from)
-	f.from = due
-	if item.Key != "" {
-		id := task.KeyedID(l.Ref, item.Key)
-		if slices.Contains(f.before, id) {
-			return refusal.Invalid("%s: a task before it has its lambda and its key %q: a cycle", task.ShortPlace(where), item.Key)
-		}
-		f.before = append(f.before, id)
-		defer func() { f.before = f.before[:len(f.before)-1] }()
-	}
-	for place, item := range chains.All(next) {
-		if err := f.one(ctx, item, depth+1, where+"."+place.String()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// earliest returns when a follow-up is due at the earliest, which is when the tasks before it take no
-// time. It refuses one that has to start before.
-func (f *FollowCheck) earliest(item *kinesinv1.ScheduleItem) (task.Instant, error) {
-	if f.from.IsZero() {
-		return 0, nil
-	}
-	due := max(task.Instant(item.Due), f.from.Add(task.Micros(item.Delay)))
-	before := task.Instant(item.StartBefore)
-	if before == 0 || before > due {
-		return due, nil
-	}
-	return due, refusal.Invalid("start before %s: the task could never start, since it is due at %s at the earliest: want a time after that, or none",
-		before.Time().UTC().Format(time.RFC3339Nano), due.Time().UTC().Format(time.RFC3339Nano))
-}
-
-// checkItem checks a follow-up by itself.
-func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error) {
-	switch {
-	case item.Lambda == "":
-		return nil, refusal.Invalid("a follow-up names its lambda")
-	case len(item.RequestId) > 0:
-		return nil, refusal.Invalid("a follow-up has no request id: it is created once, with the end of the task before it")
-	case item.OnConflict == ConflictReject:
-		return nil, refusal.Invalid("on_conflict reject: a follow-up whose key is held is not created, and nobody is there to be told; want keep, or replace, which also takes the key of a task that has ended")
-	case item.Blob != nil && (len(item.Blob.Id) != len(task.Blob{}.ID) || !task.OfFollowUp([16]byte(item.Blob.Id))):
-		return nil, refusal.Invalid("the id of a follow-up's blob does not say that it is one: it would be deleted before the follow-up is there")
-	case item.Due != 0 && item.Delay != 0:
-		return nil, refusal.Invalid("a task has a due time or a delay, not both")
-	case item.Delay < 0:
-		return nil, refusal.Invalid("delay %v: want 0 or more", task.Micros(item.Delay))
-	}
-	l, err := f.FindLambda(ctx, item.Lambda)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.Build(l, item); err != nil {
-		return nil, err
-	}
-	return l, f.CheckHorizon(max(task.Instant(item.Due), f.Now.Add(task.Micros(item.Delay))))
-}
-
-// in says where in a chain a refusal is.
-func in(where string, err error) error {
-	where = task.ShortPlace(where)
-	if known, is := errors.AsType[*api.Error](err); is {
-		return api.Errorf(known.Reason, "%s: %s", where, known.Text)
-	}
-	return fmt.Errorf("%s: %w", where, err)
+	return in.Chains.Complete(ctx, ended)
 }
 
 // RenewFollowups takes from a task that starts anew what its handler added to what follows it.
 func (in *Intake) RenewFollowups(ctx context.Context, ended, next *task.Task, l *catalog.Entry) error {
-	if in.Renew == nil {
+	if in.Chains == nil {
 		return nil
 	}
-	apart, err := in.Renew(ctx, ended, next)
+	apart, err := in.Chains.Renew(ctx, ended, next)
 	if err != nil || apart == nil {
 		return err
 	}
-	put := chains.PutFollow(next, apart, next.Due.Add(l.Retention))
+	put := store.PutFollow(next, apart, next.Due.Add(l.Retention))
 	if err := store.Outcomes(ctx, in.Store, []store.Op{put})[0]; !errors.Is(err, store.ErrConflict) {
 		return err
 	}
@@ -204,7 +62,7 @@ func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []
 	ops := make([]store.Op, len(some))
 	for k, c := range some {
 		t := c.Wakeup()
-		ops[k] = chains.PutFollow(t, c.follow, max(t.Due, b.Now).Add(c.Lambda.Retention))
+		ops[k] = store.PutFollow(t, c.follow, max(t.Due, b.Now).Add(c.Lambda.Retention))
 		ops[k].New = true
 	}
 	for k, outcome := range store.Outcomes(ctx, b.Store, ops) {
@@ -215,6 +73,16 @@ func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []
 		}
 	}
 	return existing
+}
+
+// renameFollow gives what follows a task that replaces an ended one with its key an id of its own.
+func (c *Incoming) renameFollow() {
+	for i := range c.rows {
+		t := &c.rows[i].Task
+		chain := *t.Chain
+		chain.FollowID = t.FollowIDOf(c.follow)
+		t.Chain = &chain
+	}
 }
 
 func (c *Incoming) hasFollowApart() bool { return c.IsOpen() && c.follow != nil }

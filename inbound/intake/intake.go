@@ -92,11 +92,8 @@ type Config struct {
 	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
 	// is none.
 	Process string
-	// Complete creates what follows a task that has ended, before its row is replaced. nil: nothing does.
-	Complete func(ctx context.Context, ended *task.Task) error
-	// Renew gives a task that starts anew in place of one that has ended what followed that when it was
-	// scheduled. It returns what has to be stored apart. nil: nothing follows tasks.
-	Renew func(ctx context.Context, ended, next *task.Task) (apart []byte, err error)
+	// Chains knows what follows tasks. nil: nothing does.
+	Chains Chains
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.
 	Shared bool

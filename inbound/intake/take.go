@@ -6,15 +6,22 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// Keyed is what the row of a follow-up with a key does not say.
+type Keyed struct {
+	Payload []byte
+	Follow  []byte // what follows it, if that does not fit its row
+	// OnConflict says what becomes of it if its key is held.
+	OnConflict string
+}
+
 // Take has a task that follows another become the task of its key, as a Schedule call would. It returns the
 // task that holds the key if that is another one: with on_conflict replace a task that lives, which it never
 // changes. The request of the task is the same however often this is called, which makes it one task.
-func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, with *chains.Keyed) (holder *task.Task, err error) {
+func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, with *Keyed) (holder *task.Task, err error) {
 	b, end := in.Begin(1)
 	defer end()
 	t.Created, t.Seq = b.Now, b.SeqOfKeyed()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -23,7 +24,7 @@ type followup struct {
 	task     task.Task
 	payloads []store.Op // rows that come before it
 
-	keyed *Keyed // it takes a key, and has no first row of its own
+	keyed *intake.Keyed // it takes a key, and has no first row of its own
 }
 
 // followups returns what follows a task that has ended.
@@ -142,11 +143,11 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, b *branch) (*follo
 		t.Payload = item.GetPayload()
 	}
 	if t.Key != "" {
-		one.keyed = &Keyed{Payload: item.GetPayload(), Follow: apart, OnConflict: item.GetOnConflict()}
+		one.keyed = &intake.Keyed{Payload: item.GetPayload(), Follow: apart, OnConflict: item.GetOnConflict()}
 		return one, nil
 	}
 	if apart != nil {
-		one.payloads = append(one.payloads, PutFollow(t, apart, until))
+		one.payloads = append(one.payloads, store.PutFollow(t, apart, until))
 	}
 	if !inline {
 		one.payloads = append(one.payloads, store.Op{Kind: store.PutPayload, Payload: item.GetPayload(), Task: task.Task{

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -18,7 +19,7 @@ type Config struct {
 	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
 	// Take has a follow-up become the task of its key by the rules of keys, or returns the task that holds
 	// it.
-	Take func(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error)
+	Take func(ctx context.Context, t task.Task, with *intake.Keyed) (holder *task.Task, err error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)
 	// Starter starts follow-ups that are due. nil: the scheduler does.
@@ -42,12 +43,4 @@ type Keeper struct {
 // New returns a Keeper.
 func New(c Config) *Keeper {
 	return &Keeper{Store: c.Store, Config: c, pending: map[task.ID]struct{}{}}
-}
-
-// Keyed is what the row of a follow-up with a key does not say.
-type Keyed struct {
-	Payload []byte
-	Follow  []byte // what follows it, if that does not fit its row
-	// OnConflict says what becomes of it if its key is held.
-	OnConflict string
 }

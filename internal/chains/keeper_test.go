@@ -150,7 +150,7 @@ func newWorldOf(t *testing.T, f *kinesinv1.Followups) *world {
 	first.State, first.Seq, first.Wake, first.Attempt, first.Worker, first.ClaimedAt = task.Scheduled, 1, start, 0, "", 0
 	ops := []store.Op{{Kind: store.PutWakeup, Task: first}, {Kind: store.PutTask, Task: w.parent, Follows: true}}
 	if apart != nil {
-		ops = append([]store.Op{chains.PutFollow(&w.parent, apart, 0)}, ops...)
+		ops = append([]store.Op{store.PutFollow(&w.parent, apart, 0)}, ops...)
 	}
 	for i, outcome := range w.apply(ops) {
 		if outcome != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -38,7 +39,7 @@ func (w *keyedWorld) keeper(d store.Driver) *chains.Keeper {
 }
 
 // take gives a task its key, as the intake would.
-func (w *keyedWorld) take(_ context.Context, t task.Task, _ *chains.Keyed) (holder *task.Task, err error) {
+func (w *keyedWorld) take(_ context.Context, t task.Task, _ *intake.Keyed) (holder *task.Task, err error) {
 	rows, err := w.mem.Tasks(context.Background(), []task.ID{t.ID})
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func TestAKeyIsNotLost(t *testing.T) {
 		}
 		k := chains.New(chains.Config{
 			Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
-			Take: func(context.Context, task.Task, *chains.Keyed) (*task.Task, error) { return nil, store.ErrUnknown },
+			Take: func(context.Context, task.Task, *intake.Keyed) (*task.Task, error) { return nil, store.ErrUnknown },
 		})
 		_, _ = k.Apply(t.Context(), w.end(task.OutcomeSuccess))
 		w.fullScan()
@@ -157,7 +158,7 @@ func TestKeysThatFollowEachOther(t *testing.T) {
 	calls := 0
 	k = chains.New(chains.Config{
 		Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
-		Take: func(ctx context.Context, _ task.Task, _ *chains.Keyed) (*task.Task, error) {
+		Take: func(ctx context.Context, _ task.Task, _ *intake.Keyed) (*task.Task, error) {
 			calls++
 			parent := w.row(w.parent.ID)
 			return nil, k.Complete(ctx, &parent) // the row that has the key is one whose own follow-up waits

@@ -42,8 +42,8 @@ func fill(p *kinesinv1.Parent, ended *task.Task, e task.Edge) {
 	}
 }
 
-// ParentOf returns the parent of a follow-up as its handler gets it, without its id; nil if the task follows
-// no other. A parent whose row is gone is returned as far as it is known.
+// ParentOf returns the parent of a follow-up as its handler gets it, without its id and lambda; nil if the task
+// follows no other. A parent whose row is gone is returned as far as it is known.
 func ParentOf(ctx context.Context, t *task.Task, rows func(ctx context.Context, ids []task.ID) ([]task.Task, error)) (*kinesinv1.Parent, error) {
 	if t.Chain == nil || t.Chain.Edge == task.NoEdge {
 		return nil, nil //nolint:nilnil // it has none

@@ -1,7 +1,6 @@
 package chains
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"strings"
@@ -161,38 +160,6 @@ func setFollow(t *task.Task, c *task.Chain, b []byte, count uint32, inlineMax in
 		c.Follow = b
 		return nil
 	}
-	c.FollowID = followID(t, b)
+	c.FollowID = t.FollowIDOf(b)
 	return b
-}
-
-// followID returns the id of the payload row of what follows a task. As that of a payload, it is another one
-// for each task that has the same key, and for each time that a task starts anew, so that nothing is deleted
-// which a later one needs.
-func followID(t *task.Task, b []byte) task.ID {
-	var which []byte
-	if t.PayloadRev != 0 {
-		which = binary.BigEndian.AppendUint64(which, t.PayloadRev)
-	}
-	if t.Chain != nil && t.Chain.Round != 0 {
-		which = binary.BigEndian.AppendUint32(which, t.Chain.Round)
-	}
-	return task.IDOf([]byte("follow"), t.ID[:], which, b)
-}
-
-// AsNext gives the rows of a task, which replace an ended one with its key, their own id of what Attach
-// returned.
-func AsNext(rows []store.Op, apart []byte) {
-	for i := range rows {
-		t := &rows[i].Task
-		c := *t.Chain
-		c.FollowID = followID(t, apart)
-		t.Chain = &c
-	}
-}
-
-// PutFollow returns the write of what Attach returned, which comes before the task's own rows.
-func PutFollow(t *task.Task, apart []byte, until task.Instant) store.Op {
-	return store.Op{Kind: store.PutPayload, Payload: apart, Task: task.Task{
-		ID: t.Chain.FollowID, Partition: t.Partition, Due: t.Due, ExpireAt: until,
-	}}
 }

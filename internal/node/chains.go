@@ -2,15 +2,12 @@ package node
 
 import (
 	"context"
-	"errors"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
-	"github.com/kinesin-io/kinesin/internal/refusal"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -42,7 +39,7 @@ func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, 
 }
 
 // takeKey has a follow-up become the task of its key, or returns the task that holds that.
-func (n *Node) takeKey(ctx context.Context, t task.Task, with *chains.Keyed) (holder *task.Task, err error) {
+func (n *Node) takeKey(ctx context.Context, t task.Task, with *intake.Keyed) (holder *task.Task, err error) {
 	l := n.catalog.ByRef(t.Partition.Lambda)
 	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
@@ -56,28 +53,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	if err := n.guard.ScheduleAll(ctx, add.GetThen(), add.GetElse(), add.GetFinally()); err != nil {
 		return nil, err
 	}
-	have, err := n.chains.Read(ctx, t)
-	if err != nil {
-		return nil, err
-	}
 	b, end := n.intake.Begin(0)
 	defer end()
-	if err := b.AddFollowups(ctx, t, add); err != nil {
-		return nil, refusal.Wire(err) // an unknown lambda is refused, and no reason to try again
-	}
-	next := *t
-	apart, err := chains.Extend(&next, have, add, chains.InlineMax(n.store))
-	switch {
-	case err != nil:
-		return nil, err
-	case int(next.Chain.FollowBytes) > n.store.PayloadBytesMax():
-		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "what follows the task would have %d bytes: at most %d are allowed", next.Chain.FollowBytes, n.store.PayloadBytesMax())
-	case apart == nil:
-		return next.Chain, nil
-	}
-	outcomes, err := n.store.Apply(ctx, []store.Op{chains.PutFollow(&next, apart, max(next.Due, n.clock.Now()).Add(task.ChainRetention))})
-	if err == nil && outcomes[0] != nil && !errors.Is(outcomes[0], store.ErrConflict) {
-		err = outcomes[0]
-	}
-	return next.Chain, err
+	return n.chains.Extend(ctx, b, t, add)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
+	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/gate"
@@ -151,7 +152,7 @@ func (n *Node) compose(c Config) {
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Traceparent: n.tracer.Traceparent,
-			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
+			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chains.ParentOf,
 		})
 	}
 	n.composeIntake(&c, seal, hints, starter)
@@ -164,8 +165,7 @@ func (n *Node) compose(c Config) {
 // composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.
 func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, starter *dispatcher.Starter) {
 	n.intake = intake.New(intake.Config{
-		Complete: n.chains.Complete, Renew: n.chains.Renew,
-		Store: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Starter: starter, Clock: c.Clock,
+		Store: n.chains, Chains: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Starter: starter, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
