@@ -69,7 +69,7 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 		// Its row may expire while this goes on, and would leave a wake-up row that looks like another's.
 		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the retention of the task is over: schedule it again")
 	}
-	if err := in.CompleteEnd(ctx, t); err != nil { // its end is not complete, and this would hide that
+	if err := in.CompleteEnd(ctx, t, in.Take); err != nil { // its end is not complete, and this would hide that
 		return next, nil, err
 	}
 	due := task.FromMillis(now.Millis())

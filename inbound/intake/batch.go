@@ -34,6 +34,7 @@ type Batch struct {
 	since time.Duration // age of the catalog that it saw, in monotonic time
 	ops   []store.Op    // the rows of all tasks
 	round dispatcher.Round
+	takes bool   // its task is a follow-up that takes its key
 	keyed uint64 // seq of its tasks with a key; 0: none so far
 
 	lambda *catalog.Entry // found last: most calls name one

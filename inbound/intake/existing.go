@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -27,9 +28,10 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
-		case b.CompleteEnd(ctx, row) != nil:
-			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
 		default:
+			if c.Err = b.completeForKey(ctx, row); c.Err != nil {
+				return
+			}
 			if c.ended, c.rows = row, store.AsNext(c.rows, row); c.follow != nil {
 				c.renameFollow()
 			}
@@ -37,6 +39,20 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})
+}
+
+// completeForKey creates what follows an ended task whose key is used again. Where the key is taken by a task that
+// follows another one, nothing may take a key in turn.
+func (b *Batch) completeForKey(ctx context.Context, ended *task.Task) error {
+	take := b.Take
+	if b.takes {
+		take = nil
+	}
+	err := b.CompleteEnd(ctx, ended, take)
+	if err != nil && !errors.Is(err, ErrTakesKey) {
+		err = ErrKeyMoves
+	}
+	return err
 }
 
 // isForeign reports whether a key is that of a task in a collection in which the caller may not schedule. The

@@ -14,8 +14,9 @@ type Chains interface {
 	// Follow gives a task of a batch, which has its id, what its item says that follows it, after all of that
 	// was checked. apart is what the row of the task has no room for.
 	Follow(ctx context.Context, b *Batch, c *Incoming, l *catalog.Entry, t *task.Task) (apart []byte, err error)
-	// Complete creates what follows a task that has ended, before its row is replaced.
-	Complete(ctx context.Context, ended *task.Task) error
+	// CompleteBy creates what follows a task that has ended, before its row is replaced. A follow-up with a
+	// key takes it by take; nil: ErrTakesKey says that there is one.
+	CompleteBy(ctx context.Context, ended *task.Task, take Taker) error
 	// Renew gives a task that starts anew in place of one that has ended what followed that when it was
 	// scheduled. apart is as of Follow.
 	Renew(ctx context.Context, ended, next *task.Task) (apart []byte, err error)
@@ -30,11 +31,11 @@ func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *ta
 }
 
 // CompleteEnd creates what follows a task that has ended, before its row is replaced.
-func (in *Intake) CompleteEnd(ctx context.Context, ended *task.Task) error {
+func (in *Intake) CompleteEnd(ctx context.Context, ended *task.Task, take Taker) error {
 	if in.Chains == nil {
 		return nil
 	}
-	return in.Chains.Complete(ctx, ended)
+	return in.Chains.CompleteBy(ctx, ended, take)
 }
 
 // RenewFollowups takes from a task that starts anew what its handler added to what follows it.

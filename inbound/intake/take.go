@@ -2,10 +2,11 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"strings"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -18,12 +19,23 @@ type Keyed struct {
 	OnConflict string
 }
 
+// Taker has a follow-up become the task of its key, or returns the task that holds the key.
+type Taker func(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error)
+
+// ErrTakesKey says that what follows a task takes a key, and is not created yet.
+var ErrTakesKey = errors.New("what follows the task takes a key, and is not created yet")
+
 // Take has a task that follows another become the task of its key, as a Schedule call would. It returns the
 // task that holds the key if that is another one: with on_conflict replace a task that lives, which it never
 // changes. The request of the task is the same however often this is called, which makes it one task.
-func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, with *Keyed) (holder *task.Task, err error) {
+func (in *Intake) Take(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error) {
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
+	}
 	b, end := in.Begin(1)
 	defer end()
+	b.takes = true
 	t.Created, t.Seq = b.Now, b.SeqOfKeyed()
 	t.Life, t.Digest = t.Seq, Digest(&t, with.Payload)
 	c := &b.Tasks[0]

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -33,11 +33,12 @@ func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
 	if err != nil {
 		return err
 	}
-	if n := nestingOf(ctx); n != nil && slices.ContainsFunc(all, isKeyed) {
-		n.refused = true
-		return errNested
-	}
 	return k.put(ctx, row, all, true)
+}
+
+// CompleteBy is Complete with follow-ups that take their keys by take.
+func (k *Keeper) CompleteBy(ctx context.Context, row *task.Task, take intake.Taker) error {
+	return k.Taking(take).Complete(ctx, row)
 }
 
 // completeLeftovers completes the ends of which a call deletes the wake-up row as a leftover. It returns the

@@ -17,9 +17,6 @@ type Config struct {
 	Store *store.Store
 	// Lambda returns a lambda; nil if there is none, or it is being deleted.
 	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
-	// Take has a follow-up become the task of its key by the rules of keys, or returns the task that holds
-	// it.
-	Take func(ctx context.Context, t task.Task, with *intake.Keyed) (holder *task.Task, err error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)
 	// Starter starts follow-ups that are due. nil: the scheduler does.
@@ -33,14 +30,28 @@ type Keeper struct {
 	*store.Store
 
 	Config
+	*common
 
+	// takeKey has a follow-up take its key. nil: follow-ups with keys wait for a Keeper that has it.
+	takeKey intake.Taker
+}
+
+// common is what a Keeper that takes no keys has in common with those that do.
+type common struct {
 	calls sync.Pool // of *call, to be used again
 
 	mu      sync.Mutex // guards pending
 	pending map[task.ID]struct{}
 }
 
-// New returns a Keeper.
+// New returns a Keeper that takes no keys. The intake writes through it, by whose rules keys are taken.
 func New(c Config) *Keeper {
-	return &Keeper{Store: c.Store, Config: c, pending: map[task.ID]struct{}{}}
+	return &Keeper{Store: c.Store, Config: c, common: &common{pending: map[task.ID]struct{}{}}}
+}
+
+// Taking returns the Keeper whose follow-ups with keys take them.
+func (k *Keeper) Taking(take intake.Taker) *Keeper {
+	taking := *k
+	taking.takeKey = take
+	return &taking
 }

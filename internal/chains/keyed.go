@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -20,21 +21,11 @@ const changeTriesMax = 5
 
 func isKeyed(f *followup) bool { return f.keyed != nil }
 
-// nesting marks calls that are made to use a key again. They complete the end of the row that had it, unless
-// that would take a key in turn: two tasks that follow each other by key would wait for each other forever.
-type nesting struct{ refused bool }
-
-type nestingKey struct{}
-
-var errNested = errors.New("what follows the task takes a key, and is not created yet")
-
-func nestingOf(ctx context.Context) *nesting {
-	n, _ := ctx.Value(nestingKey{}).(*nesting)
-	return n
-}
-
 // takeAll has follow-ups with keys take them, and notes in the row of their parent which were held.
 func (k *Keeper) takeAll(ctx context.Context, ended *task.Task, all []*followup, again bool) error {
+	if k.takeKey == nil {
+		return intake.ErrTakesKey
+	}
 	var held []task.Held
 	for i := range all {
 		f := all[i]
@@ -68,10 +59,8 @@ func (k *Keeper) take(ctx context.Context, ended *task.Task, f *followup, again 
 	case again && row.Life >= uint64(ended.Ended): // the key was used since, perhaps by the follow-up first
 		return row, nil
 	}
-	within := &nesting{}
-	holder, err = k.Take(context.WithValue(ctx, nestingKey{}, within), f.task, f.keyed)
-	if err != nil && within.refused {
-		return row, nil
+	if holder, err = k.takeKey(ctx, f.task, f.keyed); errors.Is(err, intake.ErrTakesKey) {
+		return row, nil // two tasks that follow each other by key would wait for each other forever
 	}
 	return holder, err
 }

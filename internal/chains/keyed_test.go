@@ -35,7 +35,7 @@ func newKeyedWorld(t *testing.T) *keyedWorld {
 
 func (w *keyedWorld) keeper(d store.Driver) *chains.Keeper {
 	k := w.world.keeper(d, map[task.ID]int{})
-	return chains.New(chains.Config{Store: k.Store, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: k.Lambda, Take: w.take})
+	return chains.New(chains.Config{Store: k.Store, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: k.Lambda}).Taking(w.take)
 }
 
 // take gives a task its key, as the intake would.
@@ -135,8 +135,7 @@ func TestAKeyIsNotLost(t *testing.T) {
 		}
 		k := chains.New(chains.Config{
 			Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
-			Take: func(context.Context, task.Task, *intake.Keyed) (*task.Task, error) { return nil, store.ErrUnknown },
-		})
+		}).Taking(func(context.Context, task.Task, *intake.Keyed) (*task.Task, error) { return nil, store.ErrUnknown })
 		_, _ = k.Apply(t.Context(), w.end(task.OutcomeSuccess))
 		w.fullScan()
 		parent, holder := w.row(w.parent.ID), w.holder()
@@ -154,15 +153,12 @@ func TestAKeyIsNotLost(t *testing.T) {
 // for each other.
 func TestKeysThatFollowEachOther(t *testing.T) {
 	w := newKeyedWorld(t)
-	var k *chains.Keeper
 	calls := 0
-	k = chains.New(chains.Config{
-		Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
-		Take: func(ctx context.Context, _ task.Task, _ *intake.Keyed) (*task.Task, error) {
-			calls++
-			parent := w.row(w.parent.ID)
-			return nil, k.Complete(ctx, &parent) // the row that has the key is one whose own follow-up waits
-		},
+	rows := chains.New(chains.Config{Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda})
+	k := rows.Taking(func(ctx context.Context, _ task.Task, _ *intake.Keyed) (*task.Task, error) {
+		calls++
+		parent := w.row(w.parent.ID)
+		return nil, rows.Complete(ctx, &parent) // the row that has the key is one whose own follow-up waits
 	})
 	_, _ = k.Apply(t.Context(), w.end(task.OutcomeSuccess))
 	if calls != 1 {

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
@@ -11,10 +10,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newChains returns the store for who may end tasks.
+// newChains returns the store to which the intake writes.
 func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints intake.Scheduler) *chains.Keeper {
 	k := chains.Config{
-		Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Added: hints.Added, Clock: c.Clock, Log: c.Log,
+		Store: n.store, Lambda: n.lambdaOfFollowup, Added: hints.Added, Clock: c.Clock, Log: c.Log,
 	}
 	if n.scheduler != nil {
 		k.Starter = starter
@@ -36,15 +35,6 @@ func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, 
 		return nil, nil //nolint:nilnil // it was deleted
 	}
 	return &l.Lambda, nil
-}
-
-// takeKey has a follow-up become the task of its key, or returns the task that holds that.
-func (n *Node) takeKey(ctx context.Context, t task.Task, with *intake.Keyed) (holder *task.Task, err error) {
-	l := n.catalog.ByRef(t.Partition.Lambda)
-	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
-		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
-	}
-	return n.intake.Take(ctx, l, t, with)
 }
 
 // extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller

@@ -141,7 +141,7 @@ func (n *Node) compose(c Config) {
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	starter := n.newStarter(&c, hints)
-	n.chains = n.newChains(&c, starter, hints)
+	n.composeIntake(&c, seal, hints, starter)
 	n.firing = n.newFiring(&c, hints)
 	n.dispatcher = dispatcher.New(dispatcher.Config{
 		Starter: starter, Store: n.chains, Log: logging.Of(c.Log, "dispatcher"), DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
@@ -155,20 +155,22 @@ func (n *Node) compose(c Config) {
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chains.ParentOf,
 		})
 	}
-	n.composeIntake(&c, seal, hints, starter)
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.composeInbound(&c, seal)
 	}
 	n.composeBlobs(&c)
 }
 
-// composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.
+// composeIntake makes what takes tasks in, for inbound, and follow-ups with keys in any role; and the store for
+// who may end tasks.
 func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, starter *dispatcher.Starter) {
+	rows := n.newChains(c, starter, hints)
 	n.intake = intake.New(intake.Config{
-		Store: n.chains, Chains: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Starter: starter, Clock: c.Clock,
+		Store: rows, Chains: rows, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Starter: starter, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
+	n.chains = rows.Taking(n.intake.Take)
 }
 
 // composeInbound makes what serves users: inbound, ingest and the lambdas' service.
