@@ -92,7 +92,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/control", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/hold", may: []string{"task", "internal/control"}},
-	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "inbound/intake", "internal/backoff", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
+	{name: "internal/feature/chain", may: slices.Concat(wire, []string{"task", "dispatcher", "partition", "store", "inbound", "inbound/intake", "internal/backoff", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/feature/gate/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/control", "internal/feature/gate", "internal/hold"}, tests: []string{"store/mem"}},
 	{name: "internal/limit", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
 	{name: "internal/feature/quota", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/limit", "internal/refusal"}), tests: []string{"store/mem"}},
@@ -145,7 +145,6 @@ var table = []row{
 	{name: "internal/feature/gate", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/hold", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest"}},
 	{name: "internal/feature/group", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/control", "internal/minheap", "internal/refusal"}), tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
-	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
 	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "dispatcher", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
@@ -153,7 +152,7 @@ var table = []row{
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/hold", "internal/limit", "internal/minheap"}), tests: []string{"internal/feature/gate", "internal/control", "internal/feature/quota", "store/dynamo"}},
 	{name: "dispatcher", may: slices.Concat(seams, []string{"internal/gather"})},
-	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher"}), tests: []string{"internal/chains"}},
+	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher"}), tests: []string{"internal/feature/chain"}},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},
@@ -174,7 +173,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/chains", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/feature/quota", "internal/feature/quota", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/feature/chain", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/feature/quota", "internal/feature/quota", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -18,7 +18,6 @@
 //	internal/catalog    the lambdas that a process knows; internal/catalog/lambdas creates,
 //	                    changes and deletes them
 //	internal/control    the control rows of a kind, and what a process knows of them
-//	internal/chains     stands before the store, and creates what follows a task with its end
 //	internal/lease      the worker leases that a process knows
 //
 // The roles, which never import each other, but for the start of tasks in dispatcher:
@@ -26,15 +25,18 @@
 //	inbound             schedules tasks, answers what became of them, lists and cancels them
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
-//	inbound/chaining    shows, cancels, pauses and redrives chains
-//	internal/feature/gate sets, ends and shows gates; which of them holds a task is internal/hold's
-//	internal/feature/group    makes, fills, seals and shows the groups of internal/feature/group, after which tasks follow
-//	internal/feature/cron    sets, pauses, runs and shows the crons of internal/feature/cron, and tells what became
-//	                    of their nominal times
 //	scheduler           looks ahead in the partitions it owns and fires what is due
 //	dispatcher          decides how a task starts, and puts due tasks on their lambda's queue
 //	hsc                 heartbeat and status controller: claims, leases, outcomes
 //	internal/controller the worker's side of the hsc
+//
+// Features, which import no other feature, and which no role imports; internal/feature has all of them:
+//
+//	internal/feature/chain stands before the store, and creates what follows a task with its end; shows,
+//	                    cancels, pauses and redrives chains
+//	internal/feature/gate  sets, ends and shows gates; which of them holds a task is internal/hold's
+//	internal/feature/group makes, fills, seals and shows groups, after which tasks follow
+//	internal/feature/cron  sets, pauses, runs and shows crons, and tells what became of their nominal times
 //
 // These packages tie them together:
 //

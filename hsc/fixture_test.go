@@ -20,8 +20,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
@@ -98,7 +98,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	f.book = lease.NewBook(f.leases, c)
 	f.fires(16 * time.Second)
 	f.svc = New(Config{
-		Parent: chains.ParentOf,
+		Parent: chain.ParentOf,
 		Store:  f.store, Queue: f.queue, Catalog: f.catalog, Waiting: &dispatcher.Register{}, Leases: f.book,
 		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
 	})

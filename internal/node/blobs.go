@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/internal/feature/group"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -44,7 +44,7 @@ func (b groupBlobs) FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error
 		if err := proto.Unmarshal(raw, item); err != nil {
 			return fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)
 		}
-		for blob := range chains.Blobs(&kinesinv1.Followups{Then: []*kinesinv1.ScheduleItem{item}}) {
+		for blob := range chain.Blobs(&kinesinv1.Followups{Then: []*kinesinv1.ScheduleItem{item}}) {
 			if id := blob.GetId(); len(id) == 16 {
 				blobs[[16]byte(id)] = true
 			}
@@ -81,7 +81,7 @@ func (n chainBlobs) FollowUpBlobs(ctx context.Context, each func(blob [16]byte))
 			if err != nil {
 				return err
 			}
-			for blob := range chains.Blobs(f) {
+			for blob := range chain.Blobs(f) {
 				if id := blob.GetId(); len(id) == 16 {
 					each([16]byte(id))
 				}

@@ -6,19 +6,19 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // newChains returns the store to which the intake writes.
-func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints intake.Scheduler) *chains.Keeper {
-	k := chains.Config{
+func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints intake.Scheduler) *chain.Keeper {
+	k := chain.Config{
 		Store: n.store, Lambda: n.lambdaOfFollowup, Added: hints.Added, Clock: c.Clock, Log: c.Log,
 	}
 	if n.scheduler != nil {
 		k.Starter = starter
 	}
-	return chains.New(k)
+	return chain.New(k)
 }
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {

@@ -13,15 +13,14 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/chaining"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/feature/job"
@@ -152,7 +151,7 @@ func (n *Node) compose(c Config) {
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Traceparent: n.tracer.Traceparent,
-			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chains.ParentOf,
+			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chain.ParentOf,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
@@ -202,9 +201,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 		Recovery: n.quotas.book.Recovery,
 	})
-	n.chaining = chaining.New(chaining.Config{
-		Store: n.store, Keeper: n.chains, Tasks: n.inbound, Sealer: seal, Clock: c.Clock,
-	})
+	n.chaining = chain.NewService(chain.ServiceConfig{Keeper: n.chains, Tasks: n.inbound, Sealer: seal})
 	n.periodic = cron.NewService(cron.ServiceConfig{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
 		PayloadBytesMax: n.store.PayloadBytesMax(), Traced: n.tracer.Current,

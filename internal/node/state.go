@@ -12,7 +12,6 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
-	"github.com/kinesin-io/kinesin/inbound/chaining"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -20,10 +19,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 	"github.com/kinesin-io/kinesin/internal/feature/blob"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/internal/feature/cron"
 	"github.com/kinesin-io/kinesin/internal/feature/gate"
 	"github.com/kinesin-io/kinesin/internal/feature/gate/breaker"
@@ -48,7 +47,7 @@ type Node struct {
 	steps   *clock.Steps // of that clock; nil if it moves in jumps
 	metrics *Metrics
 	store   *store.Store
-	chains  *chains.Keeper // the store, for who may end tasks
+	chains  *chain.Keeper // the store, for who may end tasks
 	intake  *intake.Intake
 	gone    goneLambdas
 	queue   *queue.Queue
@@ -72,11 +71,11 @@ type Node struct {
 	jobs       *job.Service     // nil without inbound's role
 	gating     *gate.Service    // nil without inbound's role
 	firing     *cron.Firing
-	chaining   *chaining.Service // nil without inbound's role
-	horizon    time.Duration     // of due times; 0: inbound's default
-	periodic   *cron.Service     // nil without inbound's role
-	groups     *group.Keeper     // nil without inbound's role
-	grouping   *group.Service    // nil without inbound's role
+	chaining   *chain.Service // nil without inbound's role
+	horizon    time.Duration  // of due times; 0: inbound's default
+	periodic   *cron.Service  // nil without inbound's role
+	groups     *group.Keeper  // nil without inbound's role
+	grouping   *group.Service // nil without inbound's role
 	slots      dispatcher.Register
 	hsc        *hsc.Service // nil without the role
 	noWorker   *noWorker

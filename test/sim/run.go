@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
@@ -249,7 +249,7 @@ const leftoversMax = 1000
 // leftovers counts the wake-up rows that are left behind when a task starts while its chain is paused: the
 // row of the pause comes before the change of the task. They are deleted at their time, in the year 2200.
 func (w *world) leftovers(rows store.Driver, p task.Partition) (n int) {
-	paused, err := rows.ScanSchedule(w.ctx, p, store.WakeKey{Wake: chains.Never - 1}, chains.Never, leftoversMax)
+	paused, err := rows.ScanSchedule(w.ctx, p, store.WakeKey{Wake: chain.Never - 1}, chain.Never, leftoversMax)
 	if err != nil {
 		return 0
 	}

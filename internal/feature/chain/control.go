@@ -1,11 +1,10 @@
-package chaining
+package chain
 
 import (
 	"context"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -117,7 +116,7 @@ func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlCha
 		done = false
 		to := task.Instant(0)
 		if n.row.Chain == nil || !n.row.Chain.Paused {
-			to = chains.Never
+			to = Never
 		}
 		changed, err := s.Tasks.PauseInChain(ctx, s.Sealer.SealTask(&n.row), to)
 		if err != nil {

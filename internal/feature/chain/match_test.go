@@ -1,4 +1,4 @@
-package chains_test
+package chain_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
@@ -51,7 +51,7 @@ func TestFollowUpsMatchedWithTheEnd(t *testing.T) {
 				Queue: queue.New(queuemem.New(w.clock, queuemem.Config{})), Lambdas: lambdas{}, Clock: w.clock, Register: waiting,
 				Enqueued: func(t *task.Task) { sent = append(sent, t.ID) },
 			})
-			k := chains.New(c)
+			k := chain.New(c)
 
 			ops := w.end(task.OutcomeSuccess)
 			if refused {

@@ -1,11 +1,10 @@
-package chaining
+package chain
 
 import (
 	"context"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -16,12 +15,12 @@ type node struct {
 	edge      task.Edge
 	undoes    bool // it was reached by else or finally
 	parent    *node
-	end       *task.Task   // the end that it follows: the row of parent, or an earlier one
-	place     chains.Place // among the follow-ups of that
-	held      task.Link    // the task that held its key; then it is missing
-	followups []*node      // in the order in which they were named
-	earlier   []*node      // of ends from which the task was redriven; those that are gone are missing
-	isEarlier bool         // it is one of these, or comes after one
+	end       *task.Task // the end that it follows: the row of parent, or an earlier one
+	place     Place      // among the follow-ups of that
+	held      task.Link  // the task that held its key; then it is missing
+	followups []*node    // in the order in which they were named
+	earlier   []*node    // of ends from which the task was redriven; those that are gone are missing
+	isEarlier bool       // it is one of these, or comes after one
 }
 
 // walk reads a chain from its first task on, at most so many tasks. whole says that there are no more.
@@ -74,7 +73,7 @@ func (s *Service) followupsOf(ctx context.Context, parent *node) (all []*node, e
 	return all, nil
 }
 
-func nodeOf(f chains.Followup, parent *node, end *task.Task) *node {
+func nodeOf(f Followup, parent *node, end *task.Task) *node {
 	n := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then, parent: parent, end: end, place: f.Place}
 	n.isEarlier = parent.isEarlier || !n.isOfNewest()
 	if n.held = end.Chain.HolderOf(f.Edge, f.Index); !n.held.ID.IsZero() {
@@ -160,7 +159,7 @@ func (s *Service) taskRows(ctx context.Context, some []*node) ([]task.Task, erro
 	for i, n := range some {
 		ids[i] = n.row.ID
 	}
-	return s.Store.Tasks(ctx, ids)
+	return s.Keeper.Tasks(ctx, ids)
 }
 
 // wakeups reads the wake-up rows of nodes. Nobody knows where that of a follow-up with a key is, which has a task
@@ -177,7 +176,7 @@ func (s *Service) wakeups(ctx context.Context, some []*node) ([]task.Task, error
 	if len(keys) == 0 {
 		return rows, nil
 	}
-	found, err := s.Store.Wakeups(ctx, keys)
+	found, err := s.Keeper.Wakeups(ctx, keys)
 	for i, row := range found {
 		rows[at[i]] = row
 	}
@@ -197,7 +196,7 @@ func (s *Service) rootOf(ctx context.Context, id string) (root task.Task, public
 	if link.ID == rows[0].ID {
 		return rows[0].Task, s.Sealer.SealTask(&rows[0].Task), nil
 	}
-	found, err := s.Store.Tasks(ctx, []task.ID{link.ID})
+	found, err := s.Keeper.Tasks(ctx, []task.ID{link.ID})
 	switch {
 	case err != nil:
 		return root, "", err

@@ -1,4 +1,4 @@
-package chains_test
+package chain_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
@@ -98,8 +98,8 @@ func lambdaOf(ref uint32) task.Lambda {
 	return task.Lambda{Name: fmt.Sprint("l", ref), Ref: ref, Priorities: []string{"normal"}, Shards: 4, Retention: time.Hour}
 }
 
-func (w *world) keeper(d store.Driver, told map[task.ID]int) *chains.Keeper {
-	return chains.New(chains.Config{
+func (w *world) keeper(d store.Driver, told map[task.ID]int) *chain.Keeper {
+	return chain.New(chain.Config{
 		Store: store.New(d, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler),
 		Lambda: func(_ context.Context, ref uint32) (*task.Lambda, error) {
 			if ref == 9 {
@@ -142,7 +142,7 @@ func newWorldOf(t *testing.T, f *kinesinv1.Followups) *world {
 		ID: task.NewID(start, 1, 2), Partition: task.Partition{Lambda: 1}, State: task.Claimed, Seq: 3, Due: start, Created: start, Wake: start + 1e6,
 		Attempt: 1, Worker: "w", ClaimedAt: start, WakeRow: task.WakeRow{At: start, Seq: 1},
 	}
-	apart, err := chains.Attach(&w.parent, f, 700)
+	apart, err := chain.Attach(&w.parent, f, 700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func (w *world) rows() (found map[string]int, parent bool) {
 }
 
 // scan is a full scan: it removes the leftover rows that it meets.
-func (w *world) scan(k *chains.Keeper) {
+func (w *world) scan(k *chain.Keeper) {
 	w.Helper()
 	rows, err := w.mem.ScanSchedule(context.Background(), w.parent.Partition, store.WakeKey{}, math.MaxInt64, 5000)
 	if err != nil {

@@ -1,4 +1,4 @@
-package chaining
+package chain
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -84,7 +83,7 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 		return nil, fmt.Errorf("read what follows task %s: %w", v.Id, err)
 	}
 	there := 0
-	for place, item := range chains.All(f) {
+	for place, item := range All(f) {
 		if s.left <= 0 {
 			break
 		}
@@ -132,13 +131,13 @@ func (s *showing) absent(n *node) *kinesinv1.ChainTask {
 }
 
 // planned shows a follow-up that is not there, and what follows that.
-func (s *showing) planned(item *kinesinv1.ScheduleItem, at chains.Place, state string) *kinesinv1.ChainTask {
+func (s *showing) planned(item *kinesinv1.ScheduleItem, at Place, state string) *kinesinv1.ChainTask {
 	s.left--
 	v := &kinesinv1.ChainTask{
 		Lambda: item.GetLambda(), Collection: item.GetCollection(), State: state, Edge: at.Edge.String(),
 		Delay: item.GetDelay(), Due: item.GetDue(),
 	}
-	for place, next := range chains.All(chains.Of(item)) {
+	for place, next := range All(Of(item)) {
 		if s.left <= 0 {
 			break
 		}

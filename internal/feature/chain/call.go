@@ -1,4 +1,4 @@
-package chains
+package chain
 
 import (
 	"github.com/kinesin-io/kinesin/dispatcher"

@@ -1,4 +1,4 @@
-package chains_test
+package chain_test
 
 import (
 	"context"

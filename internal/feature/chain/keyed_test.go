@@ -1,4 +1,4 @@
-package chains_test
+package chain_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/feature/chain"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,7 +25,7 @@ func newKeyedWorld(t *testing.T) *keyedWorld {
 	t.Helper()
 	w := &keyedWorld{world: newWorld(t, false), life: uint64(start + 6e5)}
 	row := w.parent
-	if _, err := chains.Attach(&row, &kinesinv1.Followups{Then: []*kinesinv1.ScheduleItem{{Lambda: "l1", LambdaRef: 1, Key: "k", Payload: []byte("keyed")}}}, 700); err != nil {
+	if _, err := chain.Attach(&row, &kinesinv1.Followups{Then: []*kinesinv1.ScheduleItem{{Lambda: "l1", LambdaRef: 1, Key: "k", Payload: []byte("keyed")}}}, 700); err != nil {
 		t.Fatal(err)
 	}
 	w.apply([]store.Op{{Kind: store.ReplaceTask, Task: row, From: row.Seq}})
@@ -33,9 +33,9 @@ func newKeyedWorld(t *testing.T) *keyedWorld {
 	return w
 }
 
-func (w *keyedWorld) keeper(d store.Driver) *chains.Keeper {
+func (w *keyedWorld) keeper(d store.Driver) *chain.Keeper {
 	k := w.world.keeper(d, map[task.ID]int{})
-	return chains.New(chains.Config{Store: k.Store, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: k.Lambda}).Taking(w.take)
+	return chain.New(chain.Config{Store: k.Store, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: k.Lambda}).Taking(w.take)
 }
 
 // take gives a task its key, as the intake would.
@@ -133,7 +133,7 @@ func TestAKeyIsNotLost(t *testing.T) {
 			w.other()
 			w.took = 0
 		}
-		k := chains.New(chains.Config{
+		k := chain.New(chain.Config{
 			Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
 		}).Taking(func(context.Context, task.Task, *intake.Keyed) (*task.Task, error) { return nil, store.ErrUnknown })
 		_, _ = k.Apply(t.Context(), w.end(task.OutcomeSuccess))
@@ -154,7 +154,7 @@ func TestAKeyIsNotLost(t *testing.T) {
 func TestKeysThatFollowEachOther(t *testing.T) {
 	w := newKeyedWorld(t)
 	calls := 0
-	rows := chains.New(chains.Config{Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda})
+	rows := chain.New(chain.Config{Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda})
 	k := rows.Taking(func(ctx context.Context, _ task.Task, _ *intake.Keyed) (*task.Task, error) {
 		calls++
 		parent := w.row(w.parent.ID)
