@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Each number of 64 bits that may be a time says whether it is one, and each kind is of a field that can hold it.
+// Each number of 64 bits that may be a time says whether it is one, and each kind is of a field that can hold it. What people
+// see as it is can be read.
 func TestKindsOfFields(t *testing.T) {
 	fits := map[kinesinv1.Kind][]protoreflect.Kind{
 		kinesinv1.Kind_KIND_INSTANT:  {protoreflect.Int64Kind},
@@ -33,6 +34,9 @@ func TestKindsOfFields(t *testing.T) {
 				}
 				if !isFit {
 					t.Errorf("%s of type %s is of the kind %s", field.FullName(), field.Kind(), kind)
+				}
+				if api.Says(field, kinesinv1.E_Shown) && (kind != kinesinv1.Kind_KIND_UNSPECIFIED || field.Kind() == protoreflect.BytesKind || field.Message() != nil || field.IsList()) {
+					t.Errorf("%s is shown, and is neither a text nor a number as people read it", field.FullName())
 				}
 			}
 		}

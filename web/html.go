@@ -2,9 +2,12 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
@@ -122,6 +125,13 @@ func columns(all ...g.Node) g.Node { return h.Div(h.Class("columns"), g.Group(al
 func facts(all ...g.Node) g.Node { return h.Dl(h.Class("facts"), g.Group(all)) }
 
 func fact(name string, value ...g.Node) g.Node { return h.Div(h.Dt(text(name)), h.Dd(g.Group(value))) }
+
+// shown shows the fields of m that need no words but their names, without those named in but.
+func shown(m proto.Message, but ...string) g.Node {
+	return g.Map(api.Shown(m), func(f [2]string) g.Node {
+		return g.If(!slices.Contains(but, f[0]), fact(strings.ToUpper(f[0][:1])+f[0][1:], text(f[1])))
+	})
+}
 
 // tile shows a figure under its name, and below it what there is to say about the figure.
 func tile(name string, figure, about g.Node) g.Node { return tileOf("tile", name, figure, about) }

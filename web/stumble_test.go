@@ -238,3 +238,14 @@ func TestSettingsOfALambda(t *testing.T) {
 		t.Error("a lambda that delivers has attempts")
 	}
 }
+
+func TestShownFields(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	if err := shown(&kinesinv1.Task{Key: "k-7", Collection: "eu", LimitKey: "<acme>"}, "key").Render(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "<div><dt>Collection</dt><dd>eu</dd></div><div><dt>Limit key</dt><dd>&lt;acme&gt;</dd></div>"; got.String() != want {
+		t.Errorf("got %s, want %s", got.String(), want)
+	}
+}

@@ -83,9 +83,7 @@ func taskSettings(b *taskBody) g.Node {
 	occurrence := b.GetOccurrence()
 	return section("facts", "Settings", facts(
 		g.If(b.GetKey() != "", fact("Key", code(b.GetKey()))),
-		fact("Priority", text(b.GetPriority())),
-		g.If(b.GetCollection() != "", fact("Collection", text(b.GetCollection()))),
-		g.If(b.GetLimitKey() != "", fact("Limit key", text(b.GetLimitKey()))),
+		shown(b.Task, "key"),
 		fact("Attempts", text(attempts)),
 		g.If(b.GetWorker() != "", fact("Worker", link(tasksPath("worker="+quote(b.GetWorker()), "", ""), b.GetWorker()))),
 		g.If(b.GetStartBefore() != 0, fact("Start before", moment(b.GetStartBefore()))),

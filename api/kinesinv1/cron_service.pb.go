@@ -1391,7 +1391,7 @@ var File_kinesin_v1_cron_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dkinesin/v1/cron_service.proto\x12\n" +
-	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xef\b\n" +
+	"kinesin.v1\x1a\x1ckinesin/v1/job_service.proto\x1a\x18kinesin/v1/options.proto\"\xfb\b\n" +
 	"\x04Cron\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x04name\x12\x1c\n" +
 	"\x06lambda\x18\x02 \x01(\tB\x04\xd8\xf3\x18\x01R\x06lambda\x12 \n" +
@@ -1410,10 +1410,10 @@ const file_kinesin_v1_cron_service_proto_rawDesc = "" +
 	"\fcatch_up_max\x18\f \x01(\rR\n" +
 	"catchUpMax\x12,\n" +
 	"\x0fcatch_up_within\x18\r \x01(\x03B\x04\xc0\xf3\x18\x02R\rcatchUpWithin\x12!\n" +
-	"\ffailures_max\x18\x0e \x01(\rR\vfailuresMax\x12\x1a\n" +
-	"\bpriority\x18\x0f \x01(\tR\bpriority\x12\x1e\n" +
+	"\ffailures_max\x18\x0e \x01(\rR\vfailuresMax\x12 \n" +
+	"\bpriority\x18\x0f \x01(\tB\x04\x90\xf4\x18\x01R\bpriority\x12$\n" +
 	"\n" +
-	"collection\x18\x10 \x01(\tR\n" +
+	"collection\x18\x10 \x01(\tB\x04\x90\xf4\x18\x01R\n" +
 	"collection\x124\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryB\x04\xf0\xf3\x18\x10R\x04tags\x12\x1e\n" +
 	"\apayload\x18\x12 \x01(\fB\x04\xc0\xf3\x18\x05R\apayload\x12\x1d\n" +

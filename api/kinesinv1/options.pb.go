@@ -168,6 +168,14 @@ var file_kinesin_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51009,opt,name=fixed",
 		Filename:      "kinesin/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51010,
+		Name:          "kinesin.v1.shown",
+		Tag:           "varint,51010,opt,name=shown",
+		Filename:      "kinesin/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -192,6 +200,8 @@ var (
 	E_Always = &file_kinesin_v1_options_proto_extTypes[8] // in JSON it is there also if it is not set
 	// optional bool fixed = 51009;
 	E_Fixed = &file_kinesin_v1_options_proto_extTypes[9] // of a request that changes: says what is changed, or cannot change; no mask has it
+	// optional bool shown = 51010;
+	E_Shown = &file_kinesin_v1_options_proto_extTypes[10] // people see it as it is, under its name: collection, limit key
 )
 
 var File_kinesin_v1_options_proto protoreflect.FileDescriptor
@@ -220,7 +230,8 @@ const file_kinesin_v1_options_proto_rawDesc = "" +
 	"\x03max\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\rR\x03max:7\n" +
 	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18\xbf\x8e\x03 \x01(\tR\x06values:7\n" +
 	"\x06always\x12\x1d.google.protobuf.FieldOptions\x18\xc0\x8e\x03 \x01(\bR\x06always:5\n" +
-	"\x05fixed\x12\x1d.google.protobuf.FieldOptions\x18\xc1\x8e\x03 \x01(\bR\x05fixedB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x05fixed\x12\x1d.google.protobuf.FieldOptions\x18\xc1\x8e\x03 \x01(\bR\x05fixed:5\n" +
+	"\x05shown\x12\x1d.google.protobuf.FieldOptions\x18\u008e\x03 \x01(\bR\x05shownB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_options_proto_rawDescOnce sync.Once
@@ -250,11 +261,12 @@ var file_kinesin_v1_options_proto_depIdxs = []int32{
 	1,  // 7: kinesin.v1.values:extendee -> google.protobuf.FieldOptions
 	1,  // 8: kinesin.v1.always:extendee -> google.protobuf.FieldOptions
 	1,  // 9: kinesin.v1.fixed:extendee -> google.protobuf.FieldOptions
-	0,  // 10: kinesin.v1.kind:type_name -> kinesin.v1.Kind
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	10, // [10:11] is the sub-list for extension type_name
-	0,  // [0:10] is the sub-list for extension extendee
+	1,  // 10: kinesin.v1.shown:extendee -> google.protobuf.FieldOptions
+	0,  // 11: kinesin.v1.kind:type_name -> kinesin.v1.Kind
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	11, // [11:12] is the sub-list for extension type_name
+	0,  // [0:11] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
 }
 
@@ -270,7 +282,7 @@ func file_kinesin_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_options_proto_rawDesc), len(file_kinesin_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   0,
-			NumExtensions: 10,
+			NumExtensions: 11,
 			NumServices:   0,
 		},
 		GoTypes:           file_kinesin_v1_options_proto_goTypes,

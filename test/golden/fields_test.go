@@ -290,17 +290,17 @@ func TestModuleHasEachField(t *testing.T) {
 
 // TestConsoleHasEachField looks for the fields of tasks and crons in the code of their pages.
 func TestConsoleHasEachField(t *testing.T) {
-	in := func(file string) func(string) bool {
-		text := read(t, "../../web/"+file)
-		return func(field string) bool {
-			return strings.Contains(strings.ToLower(text), "get"+strings.ReplaceAll(field, "_", "")+"(")
-		}
+	check := func(but but, what, file string, m proto.Message) {
+		text, d := strings.ToLower(read(t, "../../web/"+file)), m.ProtoReflect().Descriptor()
+		but.check(t, what, fieldsOf(d, false), func(field string) bool {
+			return strings.Contains(text, "get"+strings.ReplaceAll(field, "_", "")+"(") ||
+				api.Says(d.Fields().ByName(protoreflect.Name(field)), kinesinv1.E_Shown) && strings.Contains(text, "shown(b.")
+		})
 	}
-	of := func(m proto.Message) []string { return fieldsOf(m.ProtoReflect().Descriptor(), false) }
-	but{"chain": "read by its id, see related.go", "member": "its group is, see related.go", "group": "its group is, see related.go"}.
-		check(t, "the page of a task", of(&kinesinv1.Task{}), in("task*.go"))
-	but{"revision": "for programs", "version": "for programs", "warning": "of the answer to a change alone"}.
-		check(t, "the page of a cron", of(&kinesinv1.Cron{}), in("cronspage.go"))
+	check(but{"chain": "read by its id, see related.go", "member": "its group is, see related.go", "group": "its group is, see related.go"},
+		"the page of a task", "task*.go", &kinesinv1.Task{})
+	check(but{"revision": "for programs", "version": "for programs", "warning": "of the answer to a change alone"},
+		"the page of a cron", "cronspage.go", &kinesinv1.Cron{})
 }
 
 // read returns the text of files.

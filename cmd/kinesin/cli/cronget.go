@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -59,8 +60,8 @@ func (a *app) printCron(c *kinesinv1.Cron) error {
 		{"overlap", c.GetOverlap()},
 		{"catch-up", catchUp},
 		{"failures max", countText(c.GetFailuresMax())},
-		{"priority", c.GetPriority()},
-		{"collection", c.GetCollection()},
+	}...)
+	facts = append(append(facts, api.Shown(c)...), [][2]string{
 		{"tags", tagsText(c.GetTags())},
 		{"managed by", c.GetManagedBy()},
 		{"registered", registered},

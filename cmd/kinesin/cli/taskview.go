@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -54,10 +55,9 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 		{"id", t.GetId()},
 		{"lambda", t.GetLambda()},
 		{"state", taskStateText(t)},
-		{"priority", t.GetPriority()},
-		{"collection", t.GetCollection()},
-		{"key", t.GetKey()},
-		{"limit key", t.GetLimitKey()},
+	})
+	rows.facts(api.Shown(t))
+	rows.facts([][2]string{
 		{"cron", t.GetOccurrence().GetCron()},
 		{"nominal", instantText(t.GetOccurrence().GetNominal())},
 		{"chain", t.GetChain().GetRoot()},
