@@ -76,8 +76,8 @@ func (in *Inbound) byTime(ctx context.Context, of *Selection, list newestList, p
 // hasLeftLive reports whether the live tasks are listed, and what follows are ended ones alone.
 func (p *timePlace) hasLeftLive() bool { return p.Phase == endedNewest || p.Phase == endedAsStored }
 
-// endedByTime lists ended tasks, in the phase of a place. It begins with the newest if they are found
-// cheaply, and else, or when others read whole sets, as the store has them.
+// endedByTime lists ended tasks from a place on: the newest first if these are found cheaply, otherwise in the order of the
+// store. A list that was too long a while ago is not tried again.
 func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list newestList, at *timePlace, limit int) (Page, error) {
 	isFirst := len(at.Place) == 0
 	if at.Phase == endedNewest && (!isFirst || !in.newestLists.isMany(list.name, in.Clock.Now())) {

@@ -86,7 +86,7 @@ func (in *Inbound) sendToBuffer(ctx context.Context, b *intake.Batch) {
 	var some []*intake.Incoming
 	var tasks []*kinesinv1.BufferedTask
 	hasTime := func(c *intake.Incoming) bool {
-		return c.IsOpen() && c.IsAlone() && c.Task.Enqueued.IsZero() && c.Task.Chain == nil && c.Task.Due > b.Now.Add(in.Near)
+		return c.IsOpen() && c.OnlyWakeup() && c.Task.Enqueued.IsZero() && c.Task.Chain == nil && c.Task.Due > b.Now.Add(in.Near)
 	}
 	for _, c := range b.Select(hasTime) {
 		if t := in.BufferedTask(c.Lambda, c.Task, c.Item.Payload); envelope.Fits(in.InboundSealer, t, in.Buffering.Buffer.BodyBytesMax()) {

@@ -12,11 +12,11 @@ import (
 const (
 	// ForecastSpan is how far ahead DueSoon counts.
 	ForecastSpan = 5 * time.Minute
-	// countEvery is how often a partition is counted beyond the window of a store that other processes share,
-	// and where each read costs: by a scan that is made anyway, so that an idle partition costs nothing more.
-	// Within the window, and of a store of this process alone, it is counted with each read-ahead.
+	// countEvery is how often tasks due beyond the window are counted in a store that other processes share: by a
+	// scan that happens anyway, so that an idle partition costs nothing more. Tasks due within the window, and all
+	// tasks in a store of this process alone, are counted with each read-ahead.
 	countEvery = time.Minute
-	// countRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
+	// countRowsMax bounds the rows that are read for a count; beyond them the count is extrapolated.
 	countRowsMax = 512
 	// crowdSpan is the shortest time over which rows are extrapolated: many that are due at one moment say
 	// nothing about the minutes after it. With countRowsMax it is the 250 tasks a second that are meant for a
@@ -38,8 +38,8 @@ type dueSoonCount struct {
 	more  bool           // there may be more rows behind them
 }
 
-// span returns how far a scan goes, and with what limit, that otherwise goes through an instant; counts says
-// that its rows are to be counted.
+// span returns through which instant a scan is to read, and with which limit: those given, or further if it is time to
+// count; counts says that its rows are to be counted.
 func (d *dueSoonCount) span(c clock.Clock, now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
 	if tickOf(c) < d.next {
 		return through, limit, false
@@ -47,7 +47,7 @@ func (d *dueSoonCount) span(c clock.Clock, now, through task.Instant, limit int)
 	return max(through, now.Add(ForecastSpan+d.every*5/4)), min(limit, countRowsMax), true // until the next count
 }
 
-// counted keeps the first rows of a scan that span made longer; more says that there may be more rows.
+// counted records the rows of a scan that span made longer; more says that there may be more rows.
 func (d *dueSoonCount) counted(c clock.Clock, rows []task.Instant, more bool) {
 	if d.every > 0 {
 		spread, _ := bits.Mul64(c.Uint64(), uint64(d.every/2))
@@ -62,7 +62,7 @@ func (d *dueSoonCount) refresh(rows []task.Instant, through task.Instant) {
 	d.known = append(rows, d.known[later:]...)
 }
 
-// estimate counts by what is known.
+// estimate counts the rows that are known.
 func (d *dueSoonCount) estimate(now task.Instant) (due DueCounts) {
 	for i, horizon := range DueHorizons {
 		due[i] = int64(estimate(now, now.Add(horizon), d.known, d.more))

@@ -7,8 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// gateOf returns the gate that holds a task back now, or drops it; nil: none. Without gates it reads no
-// clock.
+// gateOf returns the gate that holds back or drops a task now; nil: none. Without gates it reads no clock.
 func (l *loop) gateOf(t *task.Task) *hold.Gate {
 	if len(l.held.gates) == 0 {
 		return nil
@@ -16,7 +15,8 @@ func (l *loop) gateOf(t *task.Task) *hold.Gate {
 	return l.gateAt(t, l.now())
 }
 
-// gateAt is gateOf for an instant. A task that has expired then is not held.
+// gateAt returns the gate that holds back or drops a task at an instant; nil: none. No gate holds a task that has expired,
+// and where this process cannot pace, a gate that resumes holds nothing.
 func (l *loop) gateAt(t *task.Task, now task.Instant) *hold.Gate {
 	if len(l.held.gates) == 0 || t.IsExpired(now) {
 		return nil
@@ -39,9 +39,9 @@ func (l *loop) mustRead(row *task.Task) (must, old bool) {
 }
 
 // mayBeLeftover reports whether the task of a wake-up row that a gate holds may have been dispatched before
-// the gate was known, and have ended. The row is then read with each scan that meets it, while the ended row
-// is there to tell: one that was left in the schedule for longer than that would start its task again when
-// the gate ends. Where ended rows do not expire by themselves, no such row stays without them.
+// the gate was known, and have ended. Each scan then reads the task row while that is kept: a wake-up row that outlives
+// the row of its ended task would start the task again when the gate ends. Where ended rows do not expire by themselves,
+// no wake-up row outlives them.
 func (l *loop) mayBeLeftover(row *task.Task) bool {
 	if len(l.held.gates) == 0 || l.Downtime == nil || l.delivers {
 		return false
@@ -50,7 +50,8 @@ func (l *loop) mayBeLeftover(row *task.Task) bool {
 	return g != nil && g.Action == hold.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
 }
 
-// isPaused returns whether a gate holds a waiting task back, and notes it if so.
+// isPaused reports whether a gate holds back a waiting task, and counts the task as held if so. A gate that resumes at a
+// pace may let the task go.
 func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 	g := l.gateOf(t)
 	if g == nil || g.Action != hold.Pause || l.takePace(g, t.ID) {
@@ -67,7 +68,7 @@ func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 	return true
 }
 
-// takePace reports whether a task goes although a gate that resumes at a pace holds it.
+// takePace reports whether a gate that resumes at a pace lets a task go, and uses up a turn of the pace if so.
 func (l *loop) takePace(g *hold.Gate, id task.ID) bool {
 	if g.Resumed.IsZero() {
 		return false
@@ -80,8 +81,8 @@ func (l *loop) takePace(g *hold.Gate, id task.ID) bool {
 	return granted
 }
 
-// endWhenExpired remembers a row that is held and expires, as far as there is room. The others end when a
-// full scan meets them.
+// endWhenExpired remembers a held row for takeExpired, if its task can expire and there is room. Other tasks end when a
+// full scan meets their rows.
 func (l *loop) endWhenExpired(row *task.Task, mustRead bool) {
 	if !row.MayExpire() || l.foreign {
 		return
@@ -119,9 +120,9 @@ func (l *loop) nextExpiry(now task.Instant) task.Instant {
 	return at
 }
 
-// leave leaves a task with a task row that a gate holds in its row. While the gate resumes at a pace the task
-// asks again by itself, one after the other at that pace: its wake-up row may not tell what the gate selects
-// by, so the full scan asks for no start of it.
+// leave takes a task that has a task row, and that a gate holds, out of those in flight. While the gate resumes at a pace,
+// the task stays in flight with a timer instead: the timers ring at that pace. The full scan cannot start such a task,
+// since its wake-up row may not tell what the gate selects by.
 func (l *loop) leave(t *task.Task) {
 	now, h := l.now(), &l.held
 	g := l.gateAt(t, now)
@@ -134,8 +135,8 @@ func (l *loop) leave(t *task.Task) {
 	l.inFlight.put(l.inFlightAt(t, h.paceNext))
 }
 
-// readAnew reads the partition from its head, because rows that were held may be so no longer. A task that
-// another process has put back is in flight here and has to be read as well.
+// readAnew has the next full scan begin at the head of the partition, because gates may hold other rows than before. In a
+// partition of this process it also rechecks what is in flight, which another process may have put back.
 func (l *loop) readAnew(now task.Instant) {
 	f := &l.reader.full
 	f.underWay, f.begins = false, 0
@@ -145,6 +146,8 @@ func (l *loop) readAnew(now task.Instant) {
 	}
 }
 
+// heldPassEvery returns for how long full scans of the partition may begin behind the rows that gates hold; 0: all begin at
+// the head.
 func (l *loop) heldPassEvery() time.Duration {
 	if l.Gating.Retention == nil {
 		return 0

@@ -70,7 +70,7 @@ func (m *managedMode) heldByQueue() int64 {
 	if !m.room.lacking || m.room.quota.isSet() || m.unsent {
 		return 0
 	}
-	return m.heldDue(m.now())
+	return m.dueInBuffer(m.now())
 }
 
 // queueRoom returns how many more messages the partition's queue takes.

@@ -7,8 +7,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// takeKeyed takes rows whose keys have slots from the lists, keys in turn. Tasks without a limit key have a
-// turn as well, as if they were of one key.
+// takeKeyed takes up to allowed rows from the lists of limit keys that have a free slot, a row of each key in turn. Tasks
+// without a limit key have a turn as well, as if they all had the same key.
 func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed int) (taken []entry) {
 	k := m.keys
 	if k == nil || len(k.queue.ready) == 0 || m.tick() < k.retry {
@@ -32,7 +32,7 @@ func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed i
 	})
 	once := rows[:0]
 	for i := range rows {
-		if k.taken[rows[i].id] != nil { // it was moved, and both of its rows were listed: one is gone
+		if k.taken[rows[i].id] != nil { // the task was moved, and both rows were listed: the older one is gone
 			k.slots.unstarted(rows[i].key)
 			k.slots.free(rows[i].key)
 			k.queue.offer(rows[i].key, rows[i].keyRow, keyRead)
@@ -44,7 +44,8 @@ func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed i
 	return m.entriesOf(ctx, once)
 }
 
-// entriesOf returns rows of keys as entries. Those that were not kept are read again.
+// entriesOf returns the entries of rows that were taken from lists of limit keys. Lists keep some rows in memory; the others
+// are read from the store. If that fails, all rows go back to their lists.
 func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries []entry) {
 	var again []store.WakeKey
 	for i := range rows {
@@ -71,7 +72,7 @@ func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries [
 		if r.row == nil {
 			found := read[0]
 			if read = read[1:]; found.ID.IsZero() {
-				continue // it is gone
+				continue // the row is gone
 			}
 			must, _ := m.mustRead(&found)
 			r.row, r.mustRead = &found, r.mustRead || must
@@ -81,8 +82,8 @@ func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries [
 	return entries
 }
 
-// keyFirst reports whether a task without a task row has a slot of its limit key, or needs none; otherwise it
-// waits in the list of its key.
+// keyFirst reports whether a task without a task row may be dispatched: it has a slot of its limit key, or needs none.
+// Otherwise keyFirst puts the task into the list of its key.
 func (m *managedMode) keyFirst(o *task.Order) bool {
 	if !m.isKeyLimited(&o.Task) || o.Event.Kind != task.Enqueue || m.keys.taken[o.Task.ID] != nil {
 		return true
@@ -91,8 +92,8 @@ func (m *managedMode) keyFirst(o *task.Order) bool {
 	return false
 }
 
-// keyOrders leaves out the orders for tasks that wait in their rows and have no slot of their limit key:
-// these wait in the list of that.
+// keyOrders removes the retries of tasks that have no slot of their limit key, and puts these tasks into the lists of their
+// keys.
 func (m *managedMode) keyOrders(orders []task.Order) []task.Order {
 	if m.keys == nil {
 		return orders
@@ -114,7 +115,8 @@ func (m *managedMode) keyOrders(orders []task.Order) []task.Order {
 	return kept
 }
 
-// keyAgain has a task wait in the list of its key that had a slot, and for which there is no room now.
+// keyAgain puts a task that had a slot of its limit key, and for which the queue has no room now, back into the list of the
+// key. It reports whether the task has a key that is limited.
 func (m *managedMode) keyAgain(t *task.Task) bool {
 	if !m.isKeyLimited(t) {
 		return false
@@ -124,12 +126,12 @@ func (m *managedMode) keyAgain(t *task.Task) bool {
 	return true
 }
 
-// noteStart notes that a task was started for which the round had taken a slot.
+// noteStart notes that the round has used the slot of a limit key that it took for a task.
 func (m *managedMode) noteStart(id task.ID) {
 	if m.keys == nil {
 		return
 	}
-	if one := m.keys.taken[id]; one != nil {
-		one.made = true
+	if start := m.keys.taken[id]; start != nil {
+		start.made = true
 	}
 }

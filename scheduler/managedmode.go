@@ -73,11 +73,11 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 	}
 }
 
-// heldDue returns how many tasks are due that wait for no limit key, about.
-func (m *managedMode) heldDue(now task.Instant) int64 {
-	held := m.buffer.waiting(now, 0, partitionRowsMax)
+// dueInBuffer returns about how many tasks are due that wait for no slot of a limit key.
+func (m *managedMode) dueInBuffer(now task.Instant) int64 {
+	due := m.buffer.waiting(now, 0, partitionRowsMax)
 	if m.keys != nil {
-		held += m.keys.dueReady
+		due += m.keys.dueReady
 	}
-	return int64(held)
+	return int64(due)
 }

@@ -5,20 +5,21 @@ import "github.com/kinesin-io/kinesin/task"
 // hasQuota reports whether the partition's tasks have a quota of starts.
 func (l *loop) hasQuota() bool { return l.Quotas != nil && l.Quotas.Rate(l.partition) > 0 }
 
-// takeStarts takes up to want starts for tasks of which wait wait.
-func (l *loop) takeStarts(want, wait int) (granted int, w quotaWait) {
+// takeStarts takes up to want starts from the quota, for which waiting tasks of the partition wait. If it gets fewer, w says
+// when there will be more.
+func (l *loop) takeStarts(want, waiting int) (granted int, w quotaWait) {
 	if want <= 0 {
 		return 0, quotaWait{}
 	}
-	granted, w.again, w.more = l.Quotas.Take(l.partition, want, wait)
+	granted, w.again, w.more = l.Quotas.Take(l.partition, want, waiting)
 	if granted == want {
 		w = quotaWait{}
 	}
 	return granted, w
 }
 
-// startsFor returns how many messages a round may send for what is due in the buffer, where its queue has
-// room for some.
+// startsFor returns how many tasks of the buffer that are due a round may start by slots and quota, where their queue has room
+// for room.
 func (m *managedMode) startsFor(now task.Instant, room int) (allowed int, w quotaWait) {
 	if m.starts.paced = m.hasQuota(); !m.starts.paced && !m.limited {
 		return room, quotaWait{}
@@ -42,8 +43,8 @@ func (m *managedMode) startsFor(now task.Instant, room int) (allowed int, w quot
 	return allowed, w
 }
 
-// retrySlots returns how many of the retries that a round found in rows may have a slot, besides what it
-// sends anyway.
+// retrySlots returns how many of the retries that a round found in rows get a slot, where the queue has room for room and the
+// round starts sent other tasks.
 func (m *managedMode) retrySlots(room, sent, retries int) (allowed int, w quotaWait) {
 	if !m.limited {
 		return retries, quotaWait{}
@@ -57,8 +58,8 @@ func (m *managedMode) retrySlots(room, sent, retries int) (allowed int, w quotaW
 	return min(retries, have), w
 }
 
-// retryStarts returns how many of the retries that a round found in rows it may send, where their queue has
-// room for some, besides what it sends anyway.
+// retryStarts returns how many of the retries that a round found in rows get a start from the quota, where the queue has room
+// for room and the round starts sent other tasks.
 func (m *managedMode) retryStarts(room, sent, retries int) (allowed int, w quotaWait) {
 	if !m.hasQuota() {
 		return room, quotaWait{}
@@ -74,9 +75,10 @@ func (m *managedMode) retryStarts(room, sent, retries int) (allowed int, w quota
 	return min(room, have), w
 }
 
-// returnStarts gives back what a round has taken and does not use, and notes how many tasks wait for more.
+// returnStarts gives back to the quota the starts that a round took and does not use, and notes how many tasks wait for
+// the quota.
 func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
-	var held int64
+	var waiting int64
 	if m.starts.paced {
 		used := countOrders(orders, func(o task.Order) bool { return takesStart(&o, now) })
 		if m.starts.taken > used {
@@ -84,12 +86,12 @@ func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
 		}
 	}
 	if m.room.quota.isSet() {
-		held = m.heldDue(now)
+		waiting = m.dueInBuffer(now)
 	}
-	m.stats.heldByQuota.Store(held)
+	m.stats.heldByQuota.Store(waiting)
 }
 
-// returnStart gives back the start of an order whose task somebody else had moved.
+// returnStart gives back to the quota the start of an order whose task somebody else has moved.
 func (m *managedMode) returnStart(o *task.Order) {
 	if m.starts.paced && takesStart(o, m.now()) {
 		m.Quotas.Return(m.partition, 1)

@@ -60,11 +60,11 @@ type consumer struct {
 	limiter limiter
 	deletes *gather.Gatherer[buffer.Message]
 	breaker backoff.Breaker
-	runs    errgroup.Group // of receives
+	runs    errgroup.Group // goroutines that receive
 }
 
-// start receives in a goroutine, unless as many run as may: until ctx ends, or, not always, until a receive
-// is not full. A receive costs money whether it brings anything or not, so only full ones start another
+// start starts a goroutine that receives, unless Concurrency of them run. With always it receives until ctx ends, otherwise
+// until a receive is not full. A receive costs money whether it brings anything or not, so only full ones start another
 // goroutine.
 func (c *consumer) start(ctx context.Context, always bool) {
 	c.runs.TryGo(func() error {
@@ -83,7 +83,7 @@ func (c *consumer) start(ctx context.Context, always bool) {
 	})
 }
 
-// receive takes in what one receive brings; full says that there may be more, ok that the run goes on.
+// receive handles the messages of one receive; full says that there may be more, ok that receiving goes on.
 func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 	limit, reserved, wait := c.limiter.reserve(clock.Mono(c.Clock))
 	if clock.Sleep(ctx, c.Clock, wait) != nil || clock.Sleep(ctx, c.Clock, c.breaker.Left(c.Clock)) != nil {
@@ -108,15 +108,15 @@ func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 	return len(messages) == limit, true
 }
 
-// failed makes all runs pause, for longer each time.
+// failed makes all goroutines pause, for longer after each failure in a row.
 func (c *consumer) failed(ctx context.Context, err error) {
 	if pause := c.breaker.Failed(c.Clock); c.Hooks.Paused != nil {
 		c.Hooks.Paused(ctx, err, pause)
 	}
 }
 
-// handle takes in what is in messages and deletes those that are done with. It returns how many tasks they
-// have, and how long there is time to wait for more when there were few.
+// handle stores the tasks in messages and deletes the messages that are done with. It returns how many tasks there were,
+// and how long to wait for more if there were few messages.
 func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int, pause time.Duration) {
 	if len(messages) == 0 {
 		c.Backlog.received(0)
@@ -148,7 +148,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	return tasks, pause
 }
 
-// pauseAfter returns for how long to receive nothing after a receive that brought these.
+// pauseAfter returns how long to wait after a receive that brought arrivals and was not full.
 func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
 	now := in.Clock.Now()
 	for i := range arrivals {

@@ -53,7 +53,7 @@ func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals [
 		return
 	}
 	for k, err := range store.Outcomes(ctx, b.Store, drops) {
-		if !errors.Is(err, store.ErrConflict) { // else it came before
+		if !errors.Is(err, store.ErrConflict) { // a conflict: the task was dropped before
 			of[k].Err = err
 		}
 	}
@@ -66,8 +66,8 @@ func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals [
 	}
 }
 
-// decide reads again what is known of a lambda: what was acknowledged after a deletion was cancelled is not
-// dropped.
+// decide decides what to do with the arrivals of a lambda, of which it first reads the newest state: if the deletion was
+// cancelled, tasks that were acknowledged after that must not be dropped.
 func (in *Ingest) decide(ctx context.Context, e *deletedError) decision {
 	if e.lambda != nil {
 		if err := in.Catalog.Refresh(ctx); err != nil {
@@ -88,7 +88,7 @@ func (in *Ingest) decide(ctx context.Context, e *deletedError) decision {
 	return decision{err: &deletedError{e.token, l}} // the lambda is there: the task is taken when it comes again
 }
 
-// decideGone is decide for a lambda that does not exist.
+// decideGone decides what to do with the arrivals of a lambda that no longer exists.
 func (in *Ingest) decideGone(ctx context.Context, token task.Token) decision {
 	dropped, err := in.Catalog.DroppedLambda(ctx, token.Partition.Lambda)
 	switch {

@@ -92,8 +92,8 @@ func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 	var removals []store.Op
 	var of []*intake.Incoming
 	var ended []task.Task
-	alone := b.Select(func(c *intake.Incoming) bool { return c.Err == nil && c.IsAlone() })
-	b.ReadRows(ctx, alone, func(c *intake.Incoming, row *task.Task) {
+	bare := b.Select(func(c *intake.Incoming) bool { return c.Err == nil && c.OnlyWakeup() })
+	b.ReadRows(ctx, bare, func(c *intake.Incoming, row *task.Task) {
 		if row.ID.IsZero() {
 			return
 		}

@@ -91,8 +91,8 @@ func (c *Incoming) IsOpen() bool { return c.IsNew() && len(c.rows) > 0 }
 // IsDirect reports whether a task is to go to the queue of its deliver lambda without a row.
 func (c *Incoming) IsDirect() bool { return c.IsNew() && c.direct }
 
-// IsAlone reports whether a task is stored as a wake-up row alone.
-func (c *Incoming) IsAlone() bool { return len(c.rows) == 1 }
+// OnlyWakeup reports whether a task is stored as a wake-up row, without a task row.
+func (c *Incoming) OnlyWakeup() bool { return len(c.rows) == 1 }
 
 // Wakeup returns the wake-up row of a task that has rows.
 func (c *Incoming) Wakeup() *task.Task { return &c.rows[0].Task }
@@ -175,7 +175,7 @@ func (b *Batch) Announce(ctx context.Context) {
 		case c.Task.State == task.Claimed:
 		case c.Task.State == task.Enqueued:
 			messages = append(messages, queue.Message{Task: *c.Task})
-		case c.IsAlone():
+		case c.OnlyWakeup():
 			b.Scheduler.Added(c.Task)
 		default:
 			b.Scheduler.Awake(c.Task)

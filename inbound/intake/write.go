@@ -49,7 +49,7 @@ func (b *Batch) release() {
 	}
 }
 
-// conflicting returns the task that a write met; nil when its outcome is no conflict.
+// conflicting returns the task in the row that a write conflicted with; nil when the outcome is no conflict.
 func conflicting(outcome error) *task.Task {
 	if conflict, is := errors.AsType[*store.ConflictError](outcome); is {
 		return conflict.Task
@@ -57,7 +57,7 @@ func conflicting(outcome error) *task.Task {
 	return nil
 }
 
-// forgetPayloads deletes the payloads of ended tasks whose rows were replaced, and what followed them.
+// forgetPayloads deletes the payloads and the follow-ups of ended tasks whose rows the batch has replaced.
 func (b *Batch) forgetPayloads(ctx context.Context) {
 	for _, c := range b.Select(func(c *Incoming) bool { return c.ended != nil && c.IsNew() }) {
 		if c.ended.PayloadStoredApart() && c.ended.PayloadID() != c.Task.PayloadID() {
@@ -102,7 +102,7 @@ func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 	outcomes := store.Outcomes(ctx, b.Store, b.opsOf(some))
 	for _, c := range some {
 		first, last := outcomes[c.at], outcomes[c.at+len(c.rows)-1]
-		if c.Err = last; c.IsAlone() {
+		if c.Err = last; c.OnlyWakeup() {
 			continue
 		}
 		c.Err = outcomeOfPair(first, last)
@@ -115,8 +115,7 @@ func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 	}
 }
 
-// opsOf returns the rows of some tasks and notes where each begins: all that was planned, or a copy of a part
-// of it.
+// opsOf returns the writes of some tasks, and notes in each task where its own begin.
 func (b *Batch) opsOf(some []*Incoming) []store.Op {
 	n := 0
 	for _, c := range some {
@@ -146,12 +145,12 @@ func outcomeOfPair(wakeup, row error) error {
 	return fmt.Errorf("%w: only the wake-up row was written: %s", store.ErrUnknown, row.Error())
 }
 
-// readBehindBareRows has tasks that met a bare wake-up row meet the task row behind it. Without one their
-// outcome is unknown.
+// readBehindBareRows replaces a conflict with a bare wake-up row by a conflict with the task row behind that. If there is
+// none, the outcome of the write is unknown.
 func (b *Batch) readBehindBareRows(ctx context.Context, written []*Incoming) {
 	var bare []*Incoming
 	for _, c := range written {
-		if have := conflicting(c.Err); c.IsAlone() && have != nil && have.IsBare() {
+		if have := conflicting(c.Err); c.OnlyWakeup() && have != nil && have.IsBare() {
 			bare = append(bare, c)
 		}
 	}
@@ -186,7 +185,7 @@ func (b *Batch) checkStillValid(ctx context.Context) {
 // isMisplaced reports whether a wake-up row was put where nobody looks for it again. A task row says where
 // its task is, and so does an id that a server issued.
 func (c *Incoming) isMisplaced(l *catalog.Entry) bool {
-	return c.IsAlone() && c.Way != "" && PartitionOf(l, c.Task.Partition.Priority, c.Task.ID, c.Task.LimitKey) != c.Task.Partition
+	return c.OnlyWakeup() && c.Way != "" && PartitionOf(l, c.Task.Partition.Priority, c.Task.ID, c.Task.LimitKey) != c.Task.Partition
 }
 
 var errMayBeDeleted = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,

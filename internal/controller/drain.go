@@ -48,7 +48,7 @@ func (s *session) stopStarting() int {
 	s.draining = true
 	s.outbox.drain = true
 	for _, a := range s.inOrder() {
-		if a.state == held || a.state == waiting {
+		if a.state == early || a.state == waiting {
 			s.withdraw(a)
 			s.reject(a)
 		}

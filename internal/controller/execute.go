@@ -16,7 +16,7 @@ import (
 // too (task.ErrorText).
 const panicStackBytesMax = 640
 
-// execute runs the handler of an attempt that has a slot, and then of attempts that waited for that slot.
+// execute runs the handler of an attempt that has a slot, and then those of attempts that waited for the slot.
 func (s *session) execute(a *attempt) {
 	for a != nil {
 		s.cfg.Hooks.Started(a.work, a.startedAt.Sub(a.due))
@@ -61,8 +61,8 @@ func panicText(p any, stack []byte) string {
 	return fmt.Sprintf("panic: %v\n%s", p, text[:min(len(text), panicStackBytesMax)])
 }
 
-// finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its
-// slot, nil if none waits.
+// finish records the outcome of an attempt whose handler has returned, and returns the next attempt for its slot; nil: none
+// waits.
 func (s *session) finish(a *attempt) *attempt {
 	o := finalOutcome(a.outcome, context.Cause(a.ctx.Context), a.timeout)
 	a.ctx.end(context.Canceled)

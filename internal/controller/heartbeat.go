@@ -154,7 +154,7 @@ func (s *session) cancelLocked(h *kinesinv1.Held) {
 	switch a.state {
 	case running:
 		a.ctx.end(ErrCancelled)
-	case held, waiting:
+	case early, waiting:
 		s.withdraw(a)
 		a.end(Outcome{Kind: task.OutcomeCancelled})
 		s.report(a)

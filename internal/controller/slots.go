@@ -47,7 +47,7 @@ func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
 // held.
 func (s *session) withdraw(a *attempt) {
 	s.timeline.Remove(a)
-	if a.state == held {
+	if a.state == early {
 		s.dues[a.due] = without(s.dues[a.due], a)
 		if len(s.dues[a.due]) == 0 {
 			delete(s.dues, a.due)

@@ -18,14 +18,14 @@ type session struct {
 	ctx context.Context //nolint:containedctx // has the values for handlers and the log; it never ends
 
 	worker         string
-	proof          []byte        // of who holds the lease; empty: the server wants none
+	proof          []byte        // shows the server that the lease is this process's; empty: the server wants none
 	length         time.Duration // of the lease
 	valid          time.Duration // how long after a heartbeat's sending the process may act
 	heartbeatEvery time.Duration
 	steps          *clock.Steps // of the wall clock, logged with each heartbeat
 	groups         []*group
 	byLambda       map[string]*group
-	flushAt        int // reports that are sent without waiting for more
+	flushAt        int // so many reports are sent without waiting for more
 
 	serverZero atomic.Int64 // task.Instant that the server's clock showed when our monotonic clock showed zero
 
@@ -37,8 +37,8 @@ type session struct {
 
 	mu        sync.Mutex // guards what follows and the attempts; never held across a call
 	attempts  map[key]*attempt
-	admitted  uint64                      // attempts
-	dues      map[task.Instant][]*attempt // those that are held, by when they are due; empty for those that fire
+	admitted  uint64                      // how many attempts were
+	dues      map[task.Instant][]*attempt // early attempts by their due times; an empty list for a time that fires
 	running   int
 	busy      bool // a handler was started since the timer loop last woke
 	timeline  timeline
@@ -80,8 +80,8 @@ type key struct {
 type stage uint8
 
 const (
-	held    stage = iota // waits for its time
-	waiting              // waits for a slot: more came than there are
+	early   stage = iota // waits for its due time
+	waiting              // waits for a slot
 	running              // its handler runs
 	ended                // its result is not acknowledged yet
 )
@@ -115,7 +115,7 @@ type attempt struct {
 	sent    bool          // on the stream that is open
 	sends   int           // that the server asked to repeat
 
-	alarm time.Duration // monotonic; when something is to be done about it
+	alarm time.Duration // monotonic; when the timeline has to look at the attempt
 }
 
 // handlerContext is the context of a handler. The timeline ends it at the deadline, with ErrTimeout as its
@@ -147,10 +147,10 @@ func (c *handlerContext) end(cause error) {
 type outbox struct {
 	results []*attempt
 	started []*attempt
-	prompt  bool          // one of the results is awaited
+	prompt  bool          // somebody waits for one of the results
 	drain   bool          // tell the server to send no more
 	last    time.Duration // monotonic; when something was last sent
 }
 
-// timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
+// timeline orders the attempts that have an alarm, the earliest first. One timer serves them all.
 type timeline struct{ minheap.Heap[*attempt] }

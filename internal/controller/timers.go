@@ -51,7 +51,7 @@ func (s *session) fireAlarms() time.Duration {
 // fire does what the alarm of an attempt was set for, and reports whether its handler is to be started.
 func (s *session) fire(a *attempt, now time.Duration) (start bool) {
 	switch a.state {
-	case held:
+	case early:
 		delete(s.dues, a.due) // the others fire now
 		return s.takeSlot(a, now)
 	case running:

@@ -24,14 +24,14 @@ const (
 	payloadKeep = 45 * 24 * time.Hour
 	// payloadSlack covers clocks and the time between the rows of one Schedule call.
 	payloadSlack = 24 * time.Hour
-	// nextWriteAfter is how long after its wake-up a live task may be written next.
+	// nextWriteAfter is how long after its wake-up a live task is written again at the latest.
 	nextWriteAfter = 14 * 24 * time.Hour
 	// overdueAfter is how late a task has to be before a scan extends its payload: no write shows that it
 	// lasts.
 	overdueAfter = 14 * 24 * time.Hour
 	// overdueEvery is how often a scan looks at the payload of one task.
 	overdueEvery = 24 * time.Hour
-	// overdueMax bounds the payloads that one scan extends, and overdueKnownMax those remembered.
+	// overdueMax bounds the payloads that a scan extends, and overdueKnownMax those that are remembered as extended.
 	overdueMax      = 32
 	overdueKnownMax = 16384
 	// extendsMax bounds the payloads that one call extends at once.
@@ -64,8 +64,7 @@ func payloadNeeded(op *store.Op) (until task.Instant, ok bool) {
 	return until, until > sure || mayChangeDue(op)
 }
 
-// mayChangeDue reports whether a write may have changed when its task is due. Then the payload was written
-// for another time.
+// mayChangeDue reports whether a write may change the due time of its task. The payload was then written for another one.
 func mayChangeDue(op *store.Op) bool {
 	t := &op.Task
 	return op.Kind == store.PutWakeup && t.WakeRow.Seq > 1 ||
@@ -101,8 +100,8 @@ func (c *client) extendPayloads(ctx context.Context, ops []store.Op) (errs []err
 	return errs
 }
 
-// extendPayload makes a payload row last until then, if it is there and expires before. Reading first is
-// cheaper: every write of the row is charged by its size, and so is one whose condition fails.
+// extendPayload makes a payload row last until an instant, if the row exists and expires before. Reading first is cheaper:
+// a write is charged by the size of the row, even if its condition fails.
 func (c *client) extendPayload(ctx context.Context, key item, until task.Instant) error {
 	found, err := c.getItem(ctx, c.tables.payloads, key, attrExpire)
 	if err != nil || found == nil || numberOf(found, attrExpire) >= expirySeconds(until) {
@@ -142,7 +141,7 @@ type overduePayloads struct {
 	extended map[task.ID]task.Instant
 }
 
-// extend extends the payloads of the tasks in long overdue wake-up rows, and does not hold up the caller.
+// extend extends, in the background, the payloads of the tasks in wake-up rows that are long overdue.
 func (o *overduePayloads) extend(c *client, rows []task.Task) {
 	now := c.cfg.Clock.Now()
 	var late []task.ID
@@ -167,7 +166,7 @@ func (o *overduePayloads) extend(c *client, rows []task.Task) {
 	})
 }
 
-// begin reports whether it is time to extend a payload again, and remembers that.
+// begin reports whether a payload is to be extended now, and remembers that it was.
 func (o *overduePayloads) begin(id task.ID, now task.Instant) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

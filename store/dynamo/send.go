@@ -78,7 +78,7 @@ func (c *client) sendDelete(w *write) answer {
 	return answer{}
 }
 
-// wantsRow asks for the row that a conflicted write meets, unless that is a payload.
+// wantsRow returns the option of a request that asks for the row which a write conflicts with; nobody needs a payload.
 func (w *write) wantsRow() types.ReturnValuesOnConditionCheckFailure {
 	if w.kind == store.PutPayload || w.shape.condition == nil {
 		return ""
@@ -111,9 +111,8 @@ func answerOfStatement(w *write, e *types.BatchStatementError) answer {
 	return answer{result: classifyCode(err.Code, 0), err: withSentinel(err)}
 }
 
-// needsPut reports whether an insertion of a batch has to be sent again as a PutItem: that can replace a row
-// with a lower seq, as a statement cannot, and shows the row that it meets, as an answer to a statement may
-// not.
+// needsPut reports whether an insertion of a batch has to be sent again as a PutItem, which can replace a row with a lower
+// seq and always shows the row that it conflicts with. A statement of a batch can do neither.
 func (w *write) needsPut(a *answer) bool {
 	switch {
 	case a.result != conflicted, w.kind == store.PutPayload:
@@ -140,7 +139,7 @@ func (c *client) resultOf(w *write, a *answer) error {
 	return fmt.Errorf("table %s refused a write: %w", *w.shape.table, a.err)
 }
 
-// conflictError shows the row that a write met, if this program can read it.
+// conflictError returns the error of a write that conflicts with a row, with that row if this program can read it.
 func (c *client) conflictError(w *write, row item) error {
 	conflict := &store.ConflictError{}
 	encoded := encodedOf(row)
@@ -174,8 +173,8 @@ func (c *client) decode(table *string, encoded []byte) (task.Task, error) {
 	return store.DecodeTask(encoded)
 }
 
-// keepPayload makes a payload that was there already last as long as the one that was refused, and returns
-// the result of the write of that.
+// keepPayload makes a payload that was there already last as long as the refused one would have, and returns the result of
+// the refused write.
 func (c *client) keepPayload(w *write) error {
 	if err := c.extendPayload(c.base, w.keyItem(), w.expiry); err != nil {
 		return fmt.Errorf("%w: extend the payload that is there: %w", store.ErrUnknown, err)
