@@ -35,10 +35,14 @@ type spied struct {
 
 	asked  []string
 	before func(row store.Control) error
+	away   error // of all reads; nil: they succeed
 }
 
 func (s *spied) Control(ctx context.Context, kind, name string) (store.Control, error) {
 	s.asked = append(s.asked, "read "+kind)
+	if s.away != nil {
+		return store.Control{}, s.away
+	}
 	return s.ControlRows.Control(ctx, kind, name)
 }
 
@@ -166,6 +170,22 @@ func TestAChangeOfWhatIsNotThere(t *testing.T) {
 			t.Errorf("a change of what has ended: %+v, %v", got, err)
 		}
 	})
+}
+
+// TestAFailedReadIsNoAnswer has the store away, which does not mean that there is no row.
+func TestAFailedReadIsNoAnswer(t *testing.T) {
+	rows, b := newBook()
+	rows.away = errors.New("away")
+	if _, err := b.Find(t.Context(), "a"); !errors.Is(err, rows.away) {
+		t.Errorf("find: %v", err)
+	}
+	edited := func(*thing) (control.Do, error) {
+		t.Error("an edit of what was not read")
+		return control.Keep, nil
+	}
+	if _, err := b.Set(t.Context(), "a", edited); !errors.Is(err, rows.away) {
+		t.Errorf("set: %v", err)
+	}
 }
 
 // TestWhatEndsIsFoundAllTheTime fails each write of a burial once, and buries again.
