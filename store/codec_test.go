@@ -2,9 +2,14 @@ package store_test
 
 import (
 	"bytes"
+	_ "embed"
+	"encoding/hex"
 	"errors"
+	"hash/crc32"
 	"math"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +97,11 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	for field := range kind.Fields() {
 		want := base
 		setNonZero(reflect.ValueOf(&want).Elem().FieldByIndex(field.Index))
-		got, err := store.DecodeTask(store.AppendTask(nil, &want))
+		row := store.AppendTask(nil, &want)
+		got, err := store.DecodeTask(row)
+		if field.Name != "Payload" {
+			clear(row) // all else is copied
+		}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v, %v", field.Name, got, want, err)
 		}
@@ -129,6 +138,74 @@ func setNonZero(v reflect.Value) {
 	}
 }
 
+// oldRow is a task row that a build of November 2026 wrote, with another value in each of its oldFields fields. It is
+// never written anew: stores have such rows.
+//
+//go:embed testdata/row.hex
+var oldRow string
+
+const oldFields = 125
+
+// TestRowsOfBeforeAreRead notices a field that got another number: what rows have under the old one would be lost, or read
+// as another field.
+func TestRowsOfBeforeAreRead(t *testing.T) {
+	row, err := hex.DecodeString(strings.TrimSpace(oldRow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := store.DecodeTask(row)
+	fields := 0
+	eachSet(reflect.ValueOf(&got).Elem(), "Task", func(field reflect.Value, path string) {
+		fields++
+		want := reflect.New(field.Type()).Elem()
+		if setByPath(want, path); !field.Equal(want) {
+			t.Errorf("%s is %v, want %v", path, field, want)
+		}
+	})
+	if err != nil || fields != oldFields {
+		t.Errorf("%d fields are set, want %d, %v", fields, oldFields, err)
+	}
+}
+
+// eachSet calls each for the fields and elements of a value that are not zero and have no parts themselves.
+func eachSet(v reflect.Value, path string, each func(v reflect.Value, path string)) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for field, value := range v.Fields() {
+			eachSet(value, path+"."+field.Name, each)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			eachSet(v.Index(i), path+"."+strconv.Itoa(i), each)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachSet(v.Elem(), path, each)
+		}
+	default:
+		if !v.IsZero() {
+			each(v, path)
+		}
+	}
+}
+
+// setByPath sets a field to a value that depends on its path, so that two fields that changed places are noticed.
+func setByPath(v reflect.Value, path string) {
+	number := uint64(crc32.ChecksumIEEE([]byte(path))%30_000 + 1)
+	switch {
+	case v.Type() == reflect.TypeFor[task.State](), v.Kind() == reflect.Bool:
+		setNonZero(v)
+	case v.Kind() == reflect.String:
+		v.SetString(path)
+	case v.Kind() == reflect.Int64:
+		v.SetInt(int64(number))
+	case v.Kind() == reflect.Uint8:
+		v.SetUint(number%250 + 1)
+	default:
+		v.SetUint(number)
+	}
+}
+
 func TestDecodeRefusals(t *testing.T) {
 	valid := task.Task{ID: task.ID{1}, State: task.Scheduled, Due: 5}
 	row := store.AppendTask(nil, &valid)
@@ -149,6 +226,9 @@ func TestDecodeRefusals(t *testing.T) {
 		"unstored state":   {change(1, byte(task.Accepted)), store.ErrCorrupt},
 		"end without ends": {change(1, byte(task.Success))[:30], store.ErrCorrupt},
 		"bad id length":    {protowire.AppendBytes(protowire.AppendTag(bytes.Clone(row), 1, protowire.BytesType), []byte("x")), store.ErrCorrupt},
+		"without an id":    {store.AppendTask(nil, &task.Task{State: task.Scheduled}), store.ErrCorrupt},
+		"many attempts":    {store.AppendTask(nil, &task.Task{ID: valid.ID, State: task.Scheduled, History: make([]task.Attempt, task.HistoryMax+1)}), store.ErrCorrupt},
+		"many tags":        {store.AppendTask(nil, &task.Task{ID: valid.ID, State: task.Scheduled, Tags: make([]task.Tag, task.TagsMax+1)}), store.ErrCorrupt},
 		"number too large": {protowire.AppendVarint(protowire.AppendTag(bytes.Clone(row), 13, protowire.VarintType), 1<<40), store.ErrCorrupt},
 	} {
 		if got, err := store.DecodeTask(c.row); !errors.Is(err, c.want) || !reflect.DeepEqual(got, task.Task{}) {
@@ -176,8 +256,8 @@ func TestBareRows(t *testing.T) {
 	}
 }
 
-// TestWakeRowTakesNoBytes checks that only a wake-up row somewhere else than at (wake, seq) makes a row
-// longer.
+// TestWakeRowTakesNoBytes checks that a row is no longer than it has to be: only a wake-up row somewhere else than at
+// (wake, seq) makes it longer, and an end is written once.
 func TestWakeRowTakesNoBytes(t *testing.T) {
 	row := task.Task{ID: task.ID{1}, State: task.Enqueued, Seq: 3, Wake: 9, WakeRow: task.WakeRow{At: 9, Seq: 3}}
 	size := len(store.AppendTask(nil, &row))
@@ -185,6 +265,11 @@ func TestWakeRowTakesNoBytes(t *testing.T) {
 	bare.State = task.Unknown
 	if n := len(store.AppendTask(nil, &bare)); n != size || n != 25+2+16 {
 		t.Errorf("a bare row has %d bytes, another with the same fields %d", n, size)
+	}
+	end := row
+	end.State, end.Ended, end.ExpireAt = task.Success, 4, 5
+	if n := len(store.AppendTask(nil, &end)); n != size+16 {
+		t.Errorf("with an end, which its header has, it has %d bytes, without %d", n, size)
 	}
 	for _, apart := range []task.WakeRow{{At: 8, Seq: 3}, {At: 9, Seq: 2}, {}} {
 		row.WakeRow = apart
