@@ -413,6 +413,27 @@ func TestAChangedRateHoldsAtOnce(t *testing.T) {
 	})
 }
 
+// TestAReservationOfTheRateBeforeIsLost changes the rate while the store answers, or after it has.
+func TestAReservationOfTheRateBeforeIsLost(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limit.NewLimiter(newSlowRows(), clock.Real())
+			defer l.Wait()
+			ask := limit.Ask{Name: "7", Rate: 1000, Caller: 1, Want: 100, Wait: 100}
+			l.Take(ask)
+			if answered {
+				l.Wait()
+			}
+			ask.Rate = 1
+			first, _ := l.Take(ask)
+			l.Wait()
+			if second, _ := l.Take(ask); first+second > 1 {
+				t.Errorf("%d starts, and then %d, at one a second", first, second)
+			}
+		})
+	}
+}
+
 func TestReturnedStartsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.NewLimiter(nil, clock.Real())

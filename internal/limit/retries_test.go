@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/limit"
 )
 
@@ -66,6 +67,19 @@ func TestInNoTenSecondsDoMoreRetriesStart(t *testing.T) {
 	}
 	if want := 20*20 + 6*10; total < want-30 || total > want {
 		t.Errorf("%d retries, want about %d", total, want)
+	}
+}
+
+func TestABudgetIsKeptWhenTheClockIsSet(t *testing.T) {
+	r, _ := newRetries(0.2)
+	wall := &clocktest.Settable{Clock: r.Clock}
+	r.Clock = wall
+	r.Earn(7, 100)
+	for _, by := range []time.Duration{0, time.Hour, -2 * time.Hour} {
+		wall.Step(by)
+		if n, want := takeAll(r), map[time.Duration]int{0: 30}[by]; n != want {
+			t.Errorf("%d retries after a step of %v, want %d", n, by, want)
+		}
 	}
 }
 
