@@ -505,13 +505,16 @@ func TestALargeBatchOfLargePayloadsIsTakenInParts(t *testing.T) {
 
 func TestATaskWithAKeyStaysAsDelivered(t *testing.T) {
 	inPost(t, func(p *post) {
-		o := p.order(1, 20*time.Millisecond, func(t *task.Task) { t.Key, t.Wake = "k", t.Due })
+		o := p.apartWith(1, func(t *task.Task) { t.Key, t.Wake = "k", t.Due })
 		if left := p.deliver(time.Second, o); len(left) > 0 || len(p.delivered()) != 1 {
 			t.Fatalf("left %+v, %d deliveries", left, len(p.delivered()))
 		}
 		row, err := p.store.Task(p.ctx, o.Task.ID)
 		if err != nil || row.State != task.Delivered || row.Worker != "p1" || row.ExpireAt != o.Task.Due.Add(time.Hour) {
 			t.Errorf("row %+v, %v", row, err)
+		}
+		if _, err := p.store.Payload(p.ctx, row.PayloadID()); err != nil {
+			t.Errorf("its payload: %v", err)
 		}
 		if left := p.deliver(time.Second, o); len(left) > 0 || len(p.delivered()) != 1 {
 			t.Errorf("the same again: left %+v, %d deliveries", left, len(p.delivered()))

@@ -63,6 +63,37 @@ func inWorldWith(t *testing.T, free int, test func(w *world, m *workers)) {
 	})
 }
 
+// TestGroupsTakeTurns has more groups of slots than are looked at for one task.
+func TestGroupsTakeTurns(t *testing.T) {
+	r, l, groups := &dispatcher.Register{}, lambdas{}.ByRef(7), make([]workers, 100)
+	for i := range groups {
+		r.Add(l.Name, &groups[i])
+	}
+	asked := func() (total int) {
+		for i := range groups {
+			total += groups[i].asked
+		}
+		return total
+	}
+	if slot := r.Match(l, 0); slot != nil || asked() != 64 {
+		t.Errorf("slot %v after %d looks, want none after 64", slot, asked())
+	}
+	for range groups {
+		r.Match(l, 0)
+	}
+	for i := range groups {
+		if n := groups[i].asked; n < 64 || n > 65 {
+			t.Errorf("group %d was asked %d times, want as often as the others", i, n)
+		}
+		if i > 0 {
+			r.Remove(l.Name, &groups[i])
+		}
+	}
+	if groups[0].free = 1; r.Match(l, 0) == nil {
+		t.Error("no slot of the group that was not removed")
+	}
+}
+
 func TestWhatIsMatchedIsClaimedInOneWrite(t *testing.T) {
 	inWorldWith(t, 2, func(w *world, m *workers) {
 		orders := []task.Order{w.waiting(1), w.retriable(2), w.retriable(3), w.retriable(4)}
@@ -125,9 +156,11 @@ func TestHowATaskStarts(t *testing.T) {
 		"near, too late":                    {from: dispatcher.Near, change: tooLate},
 		"near, of an unknown lambda":        {from: dispatcher.Near, change: func(_ *world, t *task.Task) { t.Partition.Lambda = 8 }},
 		"near, with room for two":           {from: dispatcher.Near, change: func(w *world, _ *task.Task) { w.NearDepthMax = 2 }, want: [3]dispatcher.Answer{started, queued, notHere}},
+		"near, of a queue that is away":     {from: dispatcher.Near, change: unanswered},
 		"a follow-up":                       {from: dispatcher.Followup, want: [3]dispatcher.Answer{started, notHere, started}}, // no other task waits
 		"a follow-up of a counted lambda":   {from: dispatcher.Followup, change: counted},
 		"a follow-up, too late":             {from: dispatcher.Followup, change: tooLate},
+		"a follow-up, others wait":          {from: dispatcher.Followup, change: behindOthers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorldWith(t, 1, func(w *world, m *workers) {
@@ -150,6 +183,15 @@ func TestHowATaskStarts(t *testing.T) {
 }
 
 func counted(w *world, _ *task.Task) { w.Counted = func(uint32) bool { return true } }
+
+func unanswered(w *world, _ *task.Task) {
+	w.Queue = &service{tracedQueue: tracedQueue{w.queue, w.trace}, fails: errors.New("no answer")}
+}
+
+func behindOthers(w *world, t *task.Task) {
+	w.Send(w.ctx, []task.Task{*t})
+	w.time.Advance(time.Second)
+}
 
 func tooLate(w *world, t *task.Task) { t.StartBefore = w.clock.Now() }
 
@@ -221,6 +263,10 @@ func TestAMessageIsSentBeforeTheFirstRow(t *testing.T) {
 		if w.visible() != 2 {
 			t.Errorf("%d messages, want 2", w.visible())
 		}
+		occurrence := w.waiting(4)
+		occurrence.Task.Occurrence = &task.Occurrence{Cron: "c"}
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{occurrence}))
+		w.wantState(&occurrence, task.Enqueued) // its row says what ran
 		old := w.waiting(3)
 		w.time.Advance(task.UndispatchedMax)
 		wantNone(t, w.Dispatch(w.ctx, []task.Order{old}))
