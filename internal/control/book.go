@@ -1,7 +1,7 @@
 // Package control keeps what operators and roles set in control rows. A Book has the rows of a kind: it finds them,
 // changes them by compare-and-set under one rule of retries, and moves those that have ended out of the way. A Copy
-// and an OnDemand are what a process knows of such rows without reading them each time. The package decides nothing
-// about what the rows say.
+// and an OnDemand are what a process knows of such rows without reading them each time. A Keeper is the loop of a
+// feature that has something to do for each row when it is due. The package decides nothing about what the rows say.
 package control
 
 import (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
@@ -15,18 +16,18 @@ import (
 
 // complete stores that a group has ended, and how; then it ends it. Of several who do so, one is the first:
 // the others go on with what that one stored.
-func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next task.Instant, err error) {
+func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next time.Duration, err error) {
 	now, g := k.Clock.Now(), *tr.group
 	g.Cursor, g.Ended, g.Completed, g.Expired = tr.count.cursor, tr.count.ended, now, expired
 	err = k.groups.Put(ctx, &g)
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		tr.group = nil
-		return now, nil
+		return 0, nil
 	case err != nil:
 		return 0, err
 	}
-	return 0, k.finish(ctx, &g)
+	return control.Done, k.finish(ctx, &g)
 }
 
 // finish schedules what follows after a group that is complete, and moves its row out of the way of those

@@ -236,3 +236,8 @@ func findSpec(ctx context.Context, s Store, id string) (*Spec, error) {
 
 // IsEnded reports whether the group's end is settled, with its follow-up.
 func (g *Group) IsEnded() bool { return g.IsBuried() }
+
+// isOpen reports whether the group is neither sealed nor over.
+func (g *Group) isOpen(now task.Instant) bool {
+	return g.Sealed.IsZero() && g.Completed.IsZero() && now < g.Expires
+}

@@ -2,14 +2,14 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
-	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -35,11 +35,13 @@ const (
 	saveEvery   = 5 * time.Second
 	// readEvery is how often the row of a group is read while it is counted.
 	readEvery = 10 * time.Second
-	// unsealedFor is for how long a process remembers that a group is not sealed.
+	// unsealedFor is how soon a process looks again at a group that was not sealed when a member ended.
 	unsealedFor = time.Second
-	// heardMax bounds the ends of members of groups that this process does not count yet.
+	// heardMax bounds the ends of members that are not counted yet.
 	heardMax = 100_000
 )
+
+var retry = backoff.Policy{Min: 100 * time.Millisecond, Max: 20 * time.Second}
 
 // KeeperConfig is what a Keeper is made of.
 type KeeperConfig struct {
@@ -62,40 +64,23 @@ type KeeperConfig struct {
 type Keeper struct {
 	KeeperConfig
 
-	groups *control.Book[Group]
-
-	wake chan struct{}
-	open atomic.Int64 // groups that have not ended, when they were read last
-
-	mu       sync.Mutex
-	tracked  map[task.ID]*tracker
-	waiting  minheap.Heap[*tracker]   // those that are not counted right now, by when they are
-	heard    int                      // ends in all trackers
-	unsealed map[task.ID]task.Instant // until when a group is taken not to be sealed
+	groups  *control.Book[Group]
+	tracked *control.Keeper[task.ID, tracker, end]
+	tidied  task.Instant
+	open    atomic.Int64 // groups that have not ended, when they were read last
+	heard   atomic.Int64 // ends that are not counted yet
 }
 
-// tracker is a group that is counted here. Whoever has set running owns all of it but what heard and next
-// say.
+// tracker is a group that is counted here.
 type tracker struct {
-	minheap.Place // in waiting
-
-	id      task.ID
-	running bool
-	// The fields until the next blank line are guarded by the keeper.
-	next    task.Instant // when it is to be counted
-	again   bool         // the group was changed
-	heard   []end        // since it was counted last
-	counted task.Instant // when it was last
-	holder  uint32       // the member that held it then
-
-	group    *Group // nil: not read yet
-	count    count
-	read     task.Instant // when the group was
-	moved    task.Instant // when the cursor moved last
-	saved    task.Instant
-	failures int
+	group *Group // nil: not read yet
+	count count
+	read  task.Instant // when the group was
+	moved task.Instant // when the cursor moved last
+	saved task.Instant
 }
 
+// end is how a member has ended; the zero value says that the group was sealed.
 type end struct {
 	index, try uint32
 	state      task.State
@@ -103,86 +88,84 @@ type end struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(c KeeperConfig) *Keeper {
-	return &Keeper{
-		KeeperConfig: c, groups: NewBook(c.Store, c.Clock), wake: make(chan struct{}, 1), tracked: map[task.ID]*tracker{}, unsealed: map[task.ID]task.Instant{},
-	}
+	k := &Keeper{KeeperConfig: c, groups: NewBook(c.Store, c.Clock), tidied: c.Clock.Now()}
+	k.tracked = control.NewKeeper(control.KeeperConfig[task.ID, tracker, end]{
+		Clock: c.Clock, Every: ScanEvery, Max: workersMax, Retry: retry, Scan: k.scan, Step: k.step, Rest: k.rest,
+		ScanFailed: func(ctx context.Context, err error) {
+			c.Log.WarnContext(ctx, "groups not looked after", slog.Any("error", err))
+		},
+		StepFailed: func(ctx context.Context, id task.ID, err error) {
+			c.Log.WarnContext(ctx, "a group was not counted", slog.String("group", id.String()), slog.Any("error", err))
+		},
+	})
+	return k
 }
+
+// Run counts groups until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error { return k.tracked.Run(ctx) }
 
 // Ended tells that a member has ended, in this process and as its row says.
 func (k *Keeper) Ended(t *task.Task) {
-	if t.Member == nil || !t.State.IsEnd() {
-		return
+	if t.Member != nil && t.State.IsEnd() && k.heard.Load() < heardMax {
+		k.hear(t.Member.Group, end{t.Member.Index, t.Member.Try, t.State})
 	}
-	now := k.Clock.Now()
-	k.mu.Lock()
-	tr := k.tracked[t.Member.Group]
-	switch {
-	case tr == nil && now < k.unsealed[t.Member.Group], k.heard >= heardMax:
-		k.mu.Unlock()
-		return
-	case tr == nil:
-		tr = k.track(t.Member.Group, now)
-	}
-	tr.heard = append(tr.heard, end{t.Member.Index, t.Member.Try, t.State})
-	k.heard++
-	k.plan(tr, min(tr.next, max(now, tr.counted.Add(k.restAfter(tr, t.Member.Index)))))
-	k.mu.Unlock()
-	k.look()
 }
 
-// restAfter returns how long after a count the next one may be, because a member has ended. The caller holds
-// the lock.
-func (k *Keeper) restAfter(tr *tracker, index uint32) time.Duration {
+// Look has a group counted at once: it was sealed.
+func (k *Keeper) Look(id task.ID) { k.hear(id, end{}) }
+
+func (k *Keeper) hear(id task.ID, e end) {
+	k.heard.Add(1)
+	k.tracked.Keep(id, tracker{}, 0, e)
+}
+
+// rest returns how long after a count the next one may be, because of what was heard.
+func (k *Keeper) rest(tr *tracker, e end) time.Duration {
 	switch {
-	case k.Stepped:
+	case k.Stepped, e == end{}:
 		return 0
-	case index == tr.holder:
+	case tr.group != nil && tr.group.Sealed.IsZero():
+		return unsealedFor
+	case e.index == tr.count.cursor:
 		return burstRest
 	}
 	return restMin
 }
 
-// Before orders groups by when they are to be counted.
-func (t *tracker) Before(other *tracker) bool { return t.next < other.next }
-
-// track has a group counted at an instant. The caller holds the lock, and the group is not tracked.
-func (k *Keeper) track(id task.ID, next task.Instant) *tracker {
-	tr := &tracker{id: id, next: next}
-	k.tracked[id] = tr
-	k.waiting.Put(tr)
-	return tr
-}
-
-// plan sets when a group is counted next. The caller holds the lock.
-func (k *Keeper) plan(tr *tracker, next task.Instant) {
-	tr.next = next
-	if !tr.running {
-		k.waiting.Put(tr)
-	}
-}
-
 // Full reports whether there are as many groups that have not ended as there may be, about.
 func (k *Keeper) Full() bool { return k.open.Load() >= OpenMax }
 
-// Look has a group counted at once: it was sealed.
-func (k *Keeper) Look(id task.ID) {
-	k.mu.Lock()
-	delete(k.unsealed, id)
-	if tr := k.tracked[id]; tr != nil {
-		tr.again = true
-		k.plan(tr, k.Clock.Now())
-	} else {
-		k.track(id, k.Clock.Now())
+// scan finds the groups that are to be counted here, and forgets old ones now and then.
+func (k *Keeper) scan(ctx context.Context) error {
+	rows, err := k.Store.Controls(ctx, KindOpen)
+	if err != nil {
+		return fmt.Errorf("read groups: %w", err)
 	}
-	k.mu.Unlock()
-	k.look()
-}
-
-func (k *Keeper) look() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
+	k.open.Store(int64(len(rows)))
+	now := k.Clock.Now()
+	for _, row := range rows {
+		g, err := asRows.Decode(row)
+		if err != nil {
+			k.Log.ErrorContext(ctx, "a group cannot be read", slog.Any("error", err))
+			continue
+		}
+		after := time.Duration(0)
+		if g.isOpen(now) {
+			if !expiresSoon(g, now) {
+				continue
+			}
+			after = g.Expires.Sub(now)
+		}
+		if !k.isMine(g) {
+			after += othersLook
+		}
+		k.tracked.Keep(g.Key(), tracker{}, after)
 	}
+	if now < k.tidied.Add(tidyEvery) {
+		return nil
+	}
+	k.tidied = now
+	return k.tidy(ctx)
 }
 
 // expiresSoon reports whether a group may expire before the next scan: it is tracked, so that it does so on

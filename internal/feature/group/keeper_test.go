@@ -167,6 +167,7 @@ func TestAGroupEndsWhenItsLastMemberDoes(t *testing.T) {
 			inWorld(t, func(w *world) {
 				g := w.group(3, "")
 				k, stop := w.keeper(w.rows)
+				k.Look(g.Key())
 				time.Sleep(10 * time.Second)
 				var last task.Instant
 				for i, state := range []task.State{task.Success, task.Dead, task.Success} {

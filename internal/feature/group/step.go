@@ -3,36 +3,46 @@ package group
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// step counts a group, and ends it if all of its members have ended. It returns when to count it again; 0:
-// not here.
-func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.Instant, err error) {
+// step counts a group, and ends it if all of its members have ended.
+func (k *Keeper) step(ctx context.Context, id task.ID, tr *tracker, heard []end) (next time.Duration, err error) {
+	k.heard.Add(-int64(len(heard)))
+	defer func() {
+		if err != nil {
+			tr.group = nil // whatever was stored is read again
+		}
+	}()
 	now := k.Clock.Now()
-	if tr.group == nil || now >= tr.read.Add(readEvery) {
-		if err := k.readGroup(ctx, tr); err != nil {
+	open := tr.group != nil && tr.group.isOpen(now)
+	if open && len(heard) == 0 {
+		return control.Done, nil
+	}
+	if open || tr.group == nil || now >= tr.read.Add(readEvery) {
+		if err := k.readGroup(ctx, id, tr); err != nil {
 			return 0, err
 		}
 	}
 	g := tr.group
 	switch {
 	case g == nil || g.IsEnded():
-		return 0, nil
+		return control.Done, nil
 	case !g.Completed.IsZero():
-		return 0, k.finish(ctx, g)
-	case g.Sealed.IsZero() && now < g.Expires:
-		k.noteUnsealed(tr.id, now)
-		if k.isMine(g) && expiresSoon(g, now) {
-			return g.Expires, nil
-		}
-		return 0, nil
+		return control.Done, k.finish(ctx, g)
+	case !g.isOpen(now):
+	case k.isMine(g) && expiresSoon(g, now):
+		return g.Expires.Sub(now), nil
+	default:
+		return unsealedFor, nil
 	}
 	before := tr.count.cursor
 	for _, e := range heard {
-		if e.try == g.TryAt(e.index) {
+		if e != (end{}) && e.try == g.TryAt(e.index) {
 			tr.count.note(e.index, e.state, g.Members)
 		}
 	}
@@ -46,24 +56,24 @@ func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.
 		return k.complete(ctx, tr, !all || g.Sealed.IsZero())
 	}
 	if err := k.save(ctx, tr, now); err != nil || tr.group == nil {
-		return now, err
+		return 0, err
 	}
 	return k.nextLook(tr, now), nil
 }
 
-// nextLook returns when to count a group again if nothing is heard of it.
-func (k *Keeper) nextLook(tr *tracker, now task.Instant) task.Instant {
+// nextLook returns after how long to count a group again if nothing is heard of it.
+func (k *Keeper) nextLook(tr *tracker, now task.Instant) time.Duration {
 	if !k.isMine(tr.group) {
-		return now.Add(othersLook)
+		return othersLook
 	}
 	pause := min(max(now.Sub(tr.moved)/10, lookMin), lookMax)
-	return min(max(now.Add(pause), tr.count.wait), tr.group.Expires)
+	return min(max(pause, tr.count.wait.Sub(now)), tr.group.Expires.Sub(now))
 }
 
 // readGroup reads the row of a group. A count that another process stored, and that has got further, replaces
 // this one.
-func (k *Keeper) readGroup(ctx context.Context, tr *tracker) error {
-	g, err := k.groups.Find(ctx, tr.id.String())
+func (k *Keeper) readGroup(ctx context.Context, id task.ID, tr *tracker) error {
+	g, err := k.groups.Find(ctx, id.String())
 	if errors.Is(err, store.ErrNotFound) {
 		tr.group = nil
 		return nil
@@ -87,20 +97,7 @@ func (k *Keeper) hasRoom(tr *tracker, g *Group) bool {
 	if tr.count.remembers {
 		return true
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return (len(k.tracked)+1)*int(g.Members) <= rememberedMax
-}
-
-func (k *Keeper) noteUnsealed(id task.ID, now task.Instant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for other, until := range k.unsealed {
-		if now >= until {
-			delete(k.unsealed, other)
-		}
-	}
-	k.unsealed[id] = now.Add(unsealedFor)
+	return (k.tracked.Len()+1)*int(g.Members) <= rememberedMax
 }
 
 // save stores how far a count has got, if it is far enough, so that whoever goes on need not read that again.
