@@ -23,7 +23,7 @@ import (
 func TestAGroupThatIsCancelled(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
-			inRig(t, drivers{}, nodes, nil, func(r *rig) {
+			inRig(t, drivers{}, nodes, func(c *Config) { c.Shared = nodes > 1 }, func(r *rig) {
 				for _, name := range []string{"mail", "report", "alarm", "tidy"} {
 					r.lambda(admin.Lambda{Name: name})
 				}

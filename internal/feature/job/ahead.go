@@ -12,7 +12,7 @@ import (
 // has time, and reads each page when it is needed.
 func (s *Service) page(ctx context.Context, j *job, of *inbound.Selection) (inbound.Page, error) {
 	page, err := s.awaitPage(ctx, j, of)
-	if j.ahead = nil; err != nil || j.Pace != 0 || len(page.Next) == 0 {
+	if err != nil || j.Pace != 0 || len(page.Next) == 0 {
 		return page, err
 	}
 	next := &pageAhead{position: page.Next, may: j.may, read: make(chan pageRead, 1)}
@@ -27,17 +27,16 @@ func (s *Service) page(ctx context.Context, j *job, of *inbound.Selection) (inbo
 // awaitPage returns the page that was read ahead, if it is the one at the job's position and may still be
 // read.
 func (s *Service) awaitPage(ctx context.Context, j *job, of *inbound.Selection) (inbound.Page, error) {
-	read := j.awaitAhead()
-	if a := j.ahead; a != nil && bytes.Equal(a.position, j.Position) && slices.Equal(a.may, j.may) {
+	if a, read := j.awaitAhead(); a != nil && bytes.Equal(a.position, j.Position) && slices.Equal(a.may, j.may) {
 		return read.Page, read.err
 	}
 	return s.Tasks.Page(ctx, of, j.Position, j.batch())
 }
 
-// awaitAhead waits for the page that is read ahead, if there is one. It may be called once.
-func (j *job) awaitAhead() (read pageRead) {
-	if j.ahead != nil {
-		read = <-j.ahead.read
+// awaitAhead waits for the page that is read ahead, if there is one.
+func (j *job) awaitAhead() (a *pageAhead, read pageRead) {
+	if a, j.ahead = j.ahead, nil; a != nil {
+		read = <-a.read
 	}
-	return read
+	return a, read
 }

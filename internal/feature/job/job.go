@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -115,32 +114,35 @@ type Service struct {
 	refusals *control.Book[refusals]
 	room     *room.Room // jobs that have not ended
 	process  string     // name of this process in leases
-	wake     chan struct{}
-
-	mu      sync.Mutex
-	running map[string]chan struct{}         // by id; gets a value when the job's row may have changed
-	naps    map[<-chan struct{}]task.Instant // until when what is woken by a channel sleeps
+	running  *control.Keeper[string, job, struct{}]
+	tidied   task.Instant // when old jobs were deleted last, by clock.Steady; 0: never
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	const keptPart = 10 // of the jobs, for admins and for jobs that cancel
-	return &Service{
+	s := &Service{
 		jobs: control.NewBook(c.Store, jobAsRows, c.Clock), refusals: control.NewBook(c.Store, refusalsAsRows, c.Clock),
 		room:   room.New("jobs", ActiveMax, ActiveMax/keptPart),
-		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()), wake: make(chan struct{}, 1), running: map[string]chan struct{}{},
-		naps: map[<-chan struct{}]task.Instant{},
+		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()),
 	}
+	s.running = control.NewKeeper(control.KeeperConfig[string, job, struct{}]{
+		Clock: c.Clock, Every: lookEvery, Max: RunningMax, Retry: stepRetry, Scan: s.takeUp, ScansAfter: true, Step: s.work, Rested: c.Rested,
+		ScanFailed: func(ctx context.Context, err error) {
+			c.Log.WarnContext(ctx, "cannot look for jobs", slog.Any("error", err))
+		},
+		StepFailed: func(ctx context.Context, id string, err error) {
+			c.Log.WarnContext(ctx, "a step of a job failed", slog.String("job", id), slog.Any("error", err))
+		},
+	})
+	return s
 }
 
 // Room returns what those share who make jobs.
 func (s *Service) Room() *room.Room { return s.room }
 
-// look makes the runner look for jobs at once.
-func (s *Service) look() {
-	s.setNap(s.wake, 0) // it does not rest any more
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+// Rests reports whether no job works now, and when the first of them goes on; never, if none runs.
+func (s *Service) Rests() (until task.Instant, ok bool) {
+	until, _, ok = s.running.Rests()
+	return until, ok
 }

@@ -64,6 +64,9 @@ type job struct {
 
 	may   access.Grants // what of Grants holds now; nothing before the job is authorized
 	ahead *pageAhead    // nil: no page is read ahead
+
+	failures int          // steps in a row
+	paced    task.Instant // when its pace allows the next step, by clock.Steady
 }
 
 // pageAhead is a page of a set that is read while the one before it is changed, so that reading and writing

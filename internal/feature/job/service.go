@@ -70,7 +70,7 @@ func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobRespon
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
-	s.look()
+	s.running.ScanSoon()
 	return &kinesinv1.CreateJobResponse{Job: j.wire()}, nil
 }
 
@@ -279,7 +279,7 @@ func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 	if err != nil {
 		return nil, s.problem(err)
 	}
-	s.look()
+	s.running.ScanSoon()
 	return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
 }
 

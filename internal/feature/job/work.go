@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,41 +21,52 @@ const (
 	// stepTriesMax is how often in a row a step of a job may fail before the job fails: for about ten
 	// minutes.
 	stepTriesMax = 70
-	// saveWithin bounds how long a server that stops takes to note how far a job has come.
+	// saveWithin bounds how long a server that stops takes to give up its jobs.
 	saveWithin = 2 * time.Second
 )
 
-// work runs a job until it has ended, is paused or stopped, another server has it, or ctx ends.
-func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
-	defer func() { j.awaitAhead() }()
-	failures := 0
-	for j.State == stateRunning && j.Owner == s.process {
-		began := clock.Mono(s.Clock)
-		done, err := s.tracedStep(ctx, j)
-		switch {
-		case ctx.Err() != nil:
-			s.leave(ctx, j)
-			return
-		case err == nil:
-			failures = 0
-			s.note(ctx, j, &done)
-		default:
-			failures++
-			j.Problem = refusal.Problem(err).GetText()
-			if !isForNow(err) || failures >= stepTriesMax {
-				j.State, j.Ended = stateFailed, s.Clock.Now()
-			}
+// work does the next step of a job, unless it is too soon for the job's pace, and renews its lease.
+func (s *Service) work(ctx context.Context, _ string, j *job, _ []struct{}) (next time.Duration, err error) {
+	if now := clock.Steady(s.Clock); s.has(j) {
+		if now >= j.paced {
+			err = s.goOn(ctx, j, now)
 		}
-		if err = errors.Join(err, s.save(ctx, j)); err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "a step of a job failed", slog.String("job", j.ID), slog.Any("error", err))
-			s.nap(ctx, changed, stepRetry.Pause(s.Clock, failures+1))
-			continue
+		if ctx.Err() != nil {
+			return 0, err
 		}
-		s.keepPace(ctx, j, len(done.changed), began, changed)
+		if err = errors.Join(err, s.save(ctx, j)); err != nil {
+			return 0, err
+		}
 	}
-	if ctx.Err() != nil {
-		s.leave(ctx, j)
+	if s.has(j) {
+		return min(max(0, j.paced.Sub(clock.Steady(s.Clock))), napMax), nil
 	}
+	j.awaitAhead()
+	return control.Done, nil
+}
+
+// has reports whether a job is to run, on this server.
+func (s *Service) has(j *job) bool { return j.State == stateRunning && j.Owner == s.process }
+
+// goOn does a step of a job, and notes what became of it.
+func (s *Service) goOn(ctx context.Context, j *job, began task.Instant) error {
+	done, err := s.tracedStep(ctx, j)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		j.failures = 0
+		s.note(ctx, j, &done)
+		if j.Pace > 0 {
+			j.paced = began.Add(time.Duration(len(done.changed)) * time.Second / time.Duration(j.Pace))
+		}
+	default:
+		j.failures++
+		j.Problem = refusal.Problem(err).GetText()
+		if !isForNow(err) || j.failures >= stepTriesMax {
+			j.State, j.Ended = stateFailed, s.Clock.Now()
+		}
+	}
+	return err
 }
 
 // tracedStep is step with the span of it.
@@ -171,78 +181,17 @@ func (s *Service) save(ctx context.Context, j *job) error {
 	return err
 }
 
-// leave gives a job up when this server stops, so that another one goes on with it at once.
-func (s *Service) leave(ctx context.Context, j *job) {
-	if j.Owner != s.process {
-		return
-	}
-	ctx, cancel := clock.Within(context.WithoutCancel(ctx), s.Clock, saveWithin)
+// leave gives up the jobs that ran when this server stops, so that others go on with them at once.
+func (s *Service) leave(ctx context.Context) {
+	ctx, cancel := clock.Within(ctx, s.Clock, saveWithin)
 	defer cancel()
-	j.Owner, j.Until = "", 0
-	if err := s.jobs.Put(ctx, j); err != nil && !errors.Is(err, store.ErrConflict) {
-		s.Log.WarnContext(ctx, "a job was not given up; another server takes it when its lease is over", slog.String("job", j.ID), slog.Any("error", err))
-	}
-}
-
-// keepPace sleeps as long as the tasks of a step take at the job's pace, and renews the lease meanwhile.
-func (s *Service) keepPace(ctx context.Context, j *job, tasks int, began time.Duration, changed <-chan struct{}) {
-	if j.Pace == 0 || tasks == 0 {
-		return
-	}
-	until := began + time.Duration(tasks)*time.Second/time.Duration(j.Pace)
-	for j.State == stateRunning && ctx.Err() == nil {
-		left := until - clock.Mono(s.Clock)
-		if left <= 0 {
-			return
+	for id, j := range s.running.Kept() {
+		if j.awaitAhead(); j.Owner != s.process {
+			continue
 		}
-		s.nap(ctx, changed, min(left, napMax))
-		if left > napMax && s.save(ctx, j) != nil {
-			return
+		j.Owner, j.Until = "", 0
+		if err := s.jobs.Put(ctx, j); err != nil && !errors.Is(err, store.ErrConflict) {
+			s.Log.WarnContext(ctx, "a job was not given up; another server takes it when its lease is over", slog.String("job", id), slog.Any("error", err))
 		}
 	}
-}
-
-// nap sleeps until the time is over, something comes on the channel, or ctx ends.
-func (s *Service) nap(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	timer := s.Clock.NewTimer(d)
-	defer timer.Stop()
-	s.setNap(wake, s.Clock.Now().Add(d))
-	defer s.setNap(wake, 0)
-	if s.Rested != nil {
-		s.Rested()
-	}
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C():
-	}
-}
-
-// setNap notes until when what a channel wakes sleeps; zero: it does not.
-func (s *Service) setNap(wake <-chan struct{}, until task.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until.IsZero() {
-		delete(s.naps, wake)
-	} else {
-		s.naps[wake] = until
-	}
-}
-
-// Rests reports whether no job works now, and when the first of them goes on; never, if none runs.
-func (s *Service) Rests() (until task.Instant, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, sleeps := s.naps[s.wake]; !sleeps || len(s.wake) > 0 {
-		return 0, false
-	}
-	until, now := task.Instant(math.MaxInt64), s.Clock.Now()
-	for _, changed := range s.running {
-		at, sleeps := s.naps[changed]
-		if !sleeps || len(changed) > 0 || at <= now {
-			return 0, false
-		}
-		until = min(until, at)
-	}
-	return until, true
 }
