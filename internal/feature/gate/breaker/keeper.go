@@ -3,7 +3,6 @@ package breaker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -22,9 +21,8 @@ import (
 // lookEvery is how often a keeper looks at what has ended, and at the gates.
 const lookEvery = time.Second
 
-// keepTriesMax bounds how often a lambda is looked at again because another server has changed its gate;
-// after that the next look is the next try.
-const keepTriesMax = 4
+// changedPause is how soon a lambda is looked at again because another server has changed its gate.
+const changedPause = 20 * time.Millisecond
 
 var failurePause = backoff.Policy{Min: lookEvery, Max: 30 * time.Second}
 
@@ -52,18 +50,11 @@ type Keeper struct {
 	Config
 
 	gates   *control.Book[hold.Gate]
-	failing map[uint32]failure // of lambdas; for Run alone
+	lambdas *control.Keeper[string, uint32, struct{}] // references by name
 
 	mu    sync.Mutex
 	of    map[uint32]*seen
-	fresh bool         // an attempt has ended since the last look began
-	until task.Instant // when the next look is; zero: it is under way
-}
-
-// failure is that a lambda's breaker could not be kept.
-type failure struct {
-	times int           // in a row
-	again time.Duration // when it is tried again, in monotonic time
+	fresh bool // an attempt has ended since the last look began
 }
 
 // seen is what a server has seen of a lambda.
@@ -75,7 +66,14 @@ type seen struct {
 
 // New returns a Keeper.
 func New(c Config) *Keeper {
-	return &Keeper{Config: c, gates: control.NewBook(c.Store, gate.AsRows, c.Clock), of: map[uint32]*seen{}}
+	k := &Keeper{Config: c, gates: control.NewBook(c.Store, gate.AsRows, c.Clock), of: map[uint32]*seen{}}
+	k.lambdas = control.NewKeeper(control.KeeperConfig[string, uint32, struct{}]{
+		Clock: c.Clock, Every: lookEvery, Max: 1, Retry: failurePause, Scan: k.look, Step: k.keepOne, Rested: c.Rested,
+		StepFailed: func(ctx context.Context, lambda string, err error) {
+			c.Log.WarnContext(ctx, "cannot keep circuit breakers; trying again", slog.String("lambda", lambda), slog.Any("error", err))
+		},
+	})
+	return k
 }
 
 // Ended counts an attempt that ended on this server: its task was claimed at an instant, and failed or not.
@@ -116,39 +114,7 @@ func (s *seen) follow(g *hold.Gate) {
 }
 
 // Run keeps the breakers until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
-	for k.sleep(ctx) == nil {
-		if err := k.look(ctx); err != nil && ctx.Err() == nil {
-			k.Log.WarnContext(ctx, "cannot keep circuit breakers; trying again", slog.Any("error", err))
-		}
-	}
-	return nil
-}
-
-// sleep waits for the next look.
-func (k *Keeper) sleep(ctx context.Context) error {
-	timer := k.Clock.NewTimer(lookEvery)
-	defer timer.Stop()
-	k.setNext(k.Clock.Now().Add(lookEvery))
-	if k.Rested != nil {
-		k.Rested()
-	}
-	select {
-	case <-timer.C():
-		k.setNext(0)
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (k *Keeper) setNext(look task.Instant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.until = look; look.IsZero() {
-		k.fresh = false
-	}
-}
+func (k *Keeper) Run(ctx context.Context) error { return k.lambdas.Run(ctx) }
 
 // Rests reports whether no look is under way, and when the next one is that may change something: while the gate of a
 // breaker is in force, and after an attempt has ended. Else it is never.
@@ -157,59 +123,51 @@ func (k *Keeper) Rests() (until task.Instant, ok bool) {
 	open := slices.ContainsFunc(k.Lambdas(), func(l *task.Lambda) bool { return k.Book.OfLambda(l.Ref).BreakerOf(now) != nil })
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	again, look, ok := k.lambdas.Rests()
 	if !open && !k.fresh {
-		return task.Instant(math.MaxInt64), !k.until.IsZero()
+		return task.Instant(math.MaxInt64), ok
 	}
-	return k.until, k.until > now
+	return min(again, look), ok
 }
 
-// look keeps the breakers of all lambdas. One that fails is left out for a while, longer each time, and puts
-// off no other.
-func (k *Keeper) look(ctx context.Context) (failed error) {
+// look has the breakers of all lambdas kept.
+func (k *Keeper) look(context.Context) error {
 	k.forgetUnset()
-	failing := map[uint32]failure{}
 	for _, l := range k.Lambdas() {
-		f, known := k.failing[l.Ref]
-		if known && clock.Mono(k.Clock) < f.again {
-			failing[l.Ref] = f
-			continue
-		}
-		err := k.keep(ctx, l)
-		for n := 1; n < keepTriesMax && errors.Is(err, store.ErrConflict); n++ {
-			if err = k.Book.Refresh(ctx); err == nil {
-				err = k.keep(ctx, l)
-			}
-		}
-		if err != nil && !errors.Is(err, store.ErrConflict) {
-			f.times++
-			f.again = clock.Mono(k.Clock) + failurePause.Pause(k.Clock, f.times)
-			failing[l.Ref] = f
-			failed = errors.Join(failed, fmt.Errorf("lambda %s: %w", l.Name, err))
-		}
+		k.lambdas.Keep(l.Name, l.Ref, 0)
 	}
-	k.failing = failing
-	return failed
+	return nil
+}
+
+// keepOne keeps the breaker of a lambda. If that fails it is left out for a while, longer each time, and puts off no
+// other.
+func (k *Keeper) keepOne(ctx context.Context, name string, ref *uint32, _ []struct{}) (time.Duration, error) {
+	err := k.keep(ctx, name, *ref)
+	if errors.Is(err, store.ErrConflict) {
+		return changedPause, k.Book.Refresh(ctx)
+	}
+	return control.Done, err
 }
 
 // keep does what follows for one lambda. When another server has changed the gate it fails with
 // store.ErrConflict.
-func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
-	now := k.Clock.Now()
-	g := k.Book.OfLambda(l.Ref).BreakerOf(now)
+func (k *Keeper) keep(ctx context.Context, name string, ref uint32) error {
+	now, set := k.Clock.Now(), k.Setting(ref)
+	g := k.Book.OfLambda(ref).BreakerOf(now)
 	switch {
-	case g == nil && !l.Breaker.IsSet():
+	case g == nil && !set.IsSet():
 		return nil
 	case g == nil:
-		c := k.sum(l)
-		if !opens(c, l.Breaker) {
+		c := k.sum(ref, set)
+		if !opens(c, set) {
 			return nil
 		}
-		return k.open(ctx, open(l.Name, l.Ref, c, l.Breaker, now))
-	case !l.Breaker.IsSet():
+		return k.open(ctx, open(name, ref, c, set, now))
+	case !set.IsSet():
 		return k.end(ctx, g, now)
 	}
-	fresh := k.probes(l.Ref, g)
-	what, after := next(*g, fresh, l.Breaker, now)
+	fresh := k.probes(ref, g)
+	what, after := next(*g, fresh, set, now)
 	switch what {
 	case stay:
 		return nil
@@ -220,7 +178,7 @@ func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
 	if err := k.gates.Put(ctx, &after); err != nil {
 		return err
 	}
-	k.counted(l.Ref, fresh)
+	k.counted(ref, fresh)
 	if what != count {
 		k.Changed(ctx, g, &after)
 	}
@@ -268,10 +226,10 @@ func (k *Keeper) end(ctx context.Context, g *hold.Gate, now task.Instant) error 
 }
 
 // sum returns the attempts of a lambda without a gate that ended within the window.
-func (k *Keeper) sum(l *task.Lambda) counts {
+func (k *Keeper) sum(lambda uint32, set task.Breaker) counts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.seen(l.Ref).window.sum(clock.Mono(k.Clock), l.Breaker.Window)
+	return k.seen(lambda).window.sum(clock.Mono(k.Clock), set.Window)
 }
 
 // probes returns the results of probes that are not in the gate.
@@ -293,10 +251,11 @@ func (k *Keeper) counted(lambda uint32, c counts) {
 	}
 }
 
-// forgetUnset forgets lambdas that have no breaker any more, or are gone.
+// forgetUnset begins a look, and forgets lambdas that have no breaker any more, or are gone.
 func (k *Keeper) forgetUnset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.fresh = false
 	for lambda := range k.of {
 		if !k.Setting(lambda).IsSet() {
 			delete(k.of, lambda)

@@ -28,27 +28,9 @@ type fleet struct {
 	clock   clock.Clock
 	store   *store.Store
 	lambda  *task.Lambda
-	others  []*task.Lambda
-	gates   *refusing
 	pace    uint32
 	servers []*server
 	changes []string // states that gates came to
-}
-
-// refusing is a store that has no room for the gates of a lambda.
-type refusing struct {
-	gate.Store
-
-	lambda string // none: of no lambda
-	tries  int
-}
-
-func (r *refusing) PutControl(ctx context.Context, c store.Control) error {
-	if g, err := gate.AsRows.Decode(c); err == nil && g.Lambda == r.lambda {
-		r.tries++
-		return gate.ErrFull
-	}
-	return r.Store.PutControl(ctx, c)
 }
 
 type server struct {
@@ -64,7 +46,6 @@ func inFleet(t *testing.T, servers int, test func(f *fleet)) {
 		v.Settle(synctest.Wait)
 		c := v.Process(0)
 		f := &fleet{t: t, time: v, clock: c, store: store.New(mem.New(), store.Config{Clock: c})}
-		f.gates = &refusing{Store: f.store}
 		f.lambda = &task.Lambda{Name: "mail", Ref: 7, Breaker: task.Breaker{Failures: 0.5, Window: time.Minute}}
 		for range servers {
 			f.add()
@@ -79,8 +60,8 @@ func (f *fleet) add() *server {
 	book := gate.NewBook(f.store, f.clock, log)
 	s := &server{book: book}
 	s.Keeper = breaker.New(breaker.Config{
-		Store: f.gates, Book: book, Clock: f.clock, Log: log,
-		Lambdas:  func() []*task.Lambda { return append([]*task.Lambda{f.lambda}, f.others...) },
+		Store: f.store, Book: book, Clock: f.clock, Log: log,
+		Lambdas:  func() []*task.Lambda { return []*task.Lambda{f.lambda} },
 		Setting:  func(uint32) task.Breaker { return f.lambda.Breaker },
 		Recovery: func(uint32) uint32 { return f.pace },
 		Changed: func(_ context.Context, _, after *hold.Gate) {
@@ -232,52 +213,6 @@ func TestAGateThatIsEndedByHandOpensAnewForNewFailures(t *testing.T) {
 		f.ends(f.servers[1], 0, 19)
 		f.wantState("")
 		f.ends(f.servers[1], 0, 1)
-		f.wantState("active")
-	})
-}
-
-// The gate of one lambda cannot be stored for four minutes: the breaker of another one opens, probes and
-// closes in time meanwhile, and the first one is tried again, but not each second.
-func TestALambdaThatFailsPutsOffNoOther(t *testing.T) {
-	inFleet(t, 1, func(f *fleet) {
-		s := f.servers[0]
-		f.others = []*task.Lambda{{Name: "sms", Ref: 8, Breaker: f.lambda.Breaker}}
-		f.gates.lambda = "mail"
-		wants := func(state string) {
-			t.Helper()
-			f.advance(3 * time.Second)
-			f.ends(s, 0, 20) // so that the first one fails on
-			got := ""
-			for _, g := range s.book.OfLambda(8) {
-				got = g.State(f.clock.Now())
-			}
-			if got != state {
-				t.Fatalf("the gate of the other lambda is %q, want %q", got, state)
-			}
-		}
-		ends := func(succeeded, failed int) {
-			for i := range succeeded + failed {
-				s.Ended(8, f.clock.Now(), i < failed)
-			}
-		}
-		for range 20 {
-			wants("")
-		}
-		for range 5 {
-			ends(0, 20)
-			wants("active")
-			for range 9 {
-				wants("active")
-			}
-			wants("probing")
-			ends(10, 0)
-			wants("")
-		}
-		if n := f.gates.tries; n < 10 || n > 40 {
-			t.Errorf("%d tries in 4 min to store the gate that is refused, want one each 1 to 30 s", n)
-		}
-		f.gates.lambda = ""
-		f.advance(30 * time.Second)
 		f.wantState("active")
 	})
 }
