@@ -113,7 +113,7 @@ func inPost(t *testing.T, test func(p *post)) {
 			driver: storetest.NewFaulty(storemem.New()), out: queuetest.NewDelivering(queuemem.New(c, queuemem.Config{DepthMax: depth}), c.Now),
 		}
 		p.store = store.New(p.driver, store.Config{Clock: c})
-		p.queue = queue.New(p.out)
+		p.queue = queue.New(p.out, queue.Config{})
 		p.Deliverer = dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: steppedStore{p.store, p.steps}, Queue: steppedQueue{p.queue, p.steps}, Sealer: p.seal,
 			Lambdas: lambdas{}, Clock: c, Log: slog.New(slog.DiscardHandler),

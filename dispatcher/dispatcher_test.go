@@ -126,7 +126,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 			driver: storetest.NewFaulty(storemem.New()), line: queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: depth})),
 		}
 		w.store = store.New(w.driver, store.Config{Clock: c})
-		w.queue = queue.New(w.line)
+		w.queue = queue.New(w.line, queue.Config{})
 		w.Dispatcher = w.fresh()
 		test(w)
 	})

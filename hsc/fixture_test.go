@@ -90,9 +90,11 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	rows := store.New(mem.New(), store.Config{Clock: c, Logger: log})
+	lambdas := catalog.New(rows, c, log)
+	weights := func(lambda uint32) []uint16 { return lambdas.ByRef(lambda).PriorityWeights }
 	f := &fixture{
 		TB: tb, ctx: tb.Context(), clock: c, store: &faultyStore{Store: rows},
-		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
+		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000}), queue.Config{Weights: weights}), catalog: lambdas,
 		leases: &faultyLeases{Rows: rows}, refused: map[string]int{}, failed: map[string]int{},
 	}
 	f.book = lease.NewBook(f.leases, c)

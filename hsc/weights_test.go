@@ -28,18 +28,12 @@ const tick = 10 * time.Millisecond
 // of a worker for it.
 func (f *fixture) pool(slotCount int, weights ...uint16) *pool {
 	f.Helper()
-	l := f.lambda("bulk", task.PrioritiesDefault()...)
+	f.lambda("bulk", task.PrioritiesDefault()...)
 	if len(weights) > 0 {
 		if _, err := f.catalog.Update(f.ctx, "bulk", func(l *task.Lambda) error { l.PriorityWeights = weights; return nil }); err != nil {
 			f.Fatal(err)
 		}
 	}
-	f.queue.UseWeights(func(lambda uint32) []uint16 {
-		if lambda != l.Ref {
-			return nil
-		}
-		return weights
-	})
 	return &pool{
 		remote: f.work(slots(uint32(slotCount), "bulk")), slots: slotCount,
 		due: map[task.ID]time.Time{}, started: map[string][]time.Duration{},

@@ -33,7 +33,7 @@ func runOutgoing(t *testing.T, change func(*settings), test func(o *outgoing)) {
 	o := &outgoing{}
 	runWith(t, func(f *fixture, c *settings) {
 		o.out = queuetest.NewDelivering(f.line, f.clock.Now)
-		c.Queue = dropping{queue.New(o.out), f}
+		c.Queue = dropping{queue.New(o.out, queue.Config{}), f}
 		c.Hooks.Delivered = func(_ *task.Task, late time.Duration) { f.note(func() { o.late = append(o.late, late) }) }
 		if change != nil {
 			change(c)
@@ -434,7 +434,7 @@ func TestATaskWithAKeyOfADeliverLambda(t *testing.T) {
 func TestATaskInTheBufferIsNotDelivered(t *testing.T) {
 	runBuffered(t, func(c *settings) {
 		over, _ := c.Queue.(dropping)
-		c.Queue = dropping{queue.New(queuetest.NewDelivering(over.f.line, over.f.clock.Now)), over.f}
+		c.Queue = dropping{queue.New(queuetest.NewDelivering(over.f.line, over.f.clock.Now), queue.Config{}), over.f}
 		c.DeliverDirect, c.Ingest.Rate, c.Buffering.Patience = -1, 1, -1
 	}, func(b *buffered) {
 		o := &outgoing{fixture: b.fixture}
@@ -526,7 +526,7 @@ func runBufferedOutgoing(t *testing.T, test func(b *buffered, out *queuetest.Del
 	runBuffered(t, func(c *settings) {
 		faulty, _ := c.Queue.(dropping)
 		out = queuetest.NewDelivering(faulty.f.line, faulty.f.clock.Now)
-		c.Queue = dropping{queue.New(out), faulty.f}
+		c.Queue = dropping{queue.New(out, queue.Config{}), faulty.f}
 	}, func(buffered *buffered) {
 		b = buffered
 		if _, err := b.CreateLambda(b.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver"}}); err != nil {

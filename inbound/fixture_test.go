@@ -395,7 +395,7 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		f.steps = &stepwise{Driver: f.driver}
 		f.store = store.New(f.steps, store.Config{Clock: c, PayloadBytesMax: payload, PayloadInlineMax: 16})
 		f.line = queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: 100}))
-		f.queue = queue.New(f.line)
+		f.queue = queue.New(f.line, queue.Config{})
 		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
 		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
 		config := settings{

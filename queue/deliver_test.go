@@ -12,7 +12,7 @@ import (
 )
 
 func TestDeliverWhereADriverCannot(t *testing.T) {
-	q := queue.New(&spy{})
+	q := queue.New(&spy{}, queue.Config{})
 	if q.Delivers() {
 		t.Error("a driver without that capability delivers")
 	}
@@ -39,7 +39,7 @@ func TestDeliverWhereADriverCannot(t *testing.T) {
 func TestDeliverRefusesDelaysThatNoQueueKeeps(t *testing.T) {
 	d := queuetest.NewDelivering(&spy{}, func() task.Instant { return 7 })
 	_, more := d.Delivered()
-	q := queue.New(d)
+	q := queue.New(d, queue.Config{})
 	results := q.Deliver(t.Context(), []queue.Delivery{
 		{ID: "early", Delay: -1}, {ID: "good", Delay: queue.DelayMax}, {ID: "late", Delay: queue.DelayMax + 1}, {ID: "now"},
 	})

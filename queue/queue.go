@@ -38,21 +38,38 @@ const (
 // Queue validates and bounds the calls of roles to a Driver.
 type Queue struct {
 	d Driver
-	// Answered, if not nil, is told how each message was sent, and how each receive ended.
+	c Config
+}
+
+// Config is what a Queue has besides its driver. Each field may be its zero value.
+type Config struct {
+	// Answered is told how each message was sent, and how each receive ended.
 	Answered func(err error)
-	// Sending, if not nil, is told that a send begins; what it returns is told of its first error.
+	// Sending is told that a send begins; what it returns is told of its first error.
 	Sending func(ctx context.Context) (sent func(err error))
+	// Seal is what a Sealer seals with.
+	Seal task.Seal
+	// Weights are those of a lambda's priorities, for a Weigher.
+	Weights func(lambda uint32) []uint16
 }
 
 // New wraps a driver.
-func New(d Driver) *Queue { return &Queue{d: d} }
+func New(d Driver, c Config) *Queue {
+	if s, seals := d.(Sealer); seals && c.Seal != (task.Seal{}) {
+		s.UseSealer(c.Seal)
+	}
+	if w, weighs := d.(Weigher); weighs && c.Weights != nil {
+		w.UseWeights(c.Weights)
+	}
+	return &Queue{d, c}
+}
 
 func (q *Queue) answered(errs ...error) {
-	if q.Answered == nil {
+	if q.c.Answered == nil {
 		return
 	}
 	for _, err := range errs {
-		q.Answered(err)
+		q.c.Answered(err)
 	}
 }
 
@@ -74,10 +91,10 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 
 // send makes one call of the driver, and tells Sending of it.
 func (q *Queue) send(ctx context.Context, messages []Message) []error {
-	if q.Sending == nil {
+	if q.c.Sending == nil {
 		return q.d.Send(ctx, messages)
 	}
-	sent := q.Sending(ctx)
+	sent := q.c.Sending(ctx)
 	results := q.d.Send(ctx, messages)
 	sent(cmp.Or(results...))
 	return results
@@ -116,13 +133,6 @@ func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 		return d.Drop(ctx, lambda)
 	}
 	return nil
-}
-
-// UseSealer gives a driver that seals its messages what it seals with.
-func (q *Queue) UseSealer(s task.Seal) {
-	if d, seals := q.d.(Sealer); seals {
-		d.UseSealer(s)
-	}
 }
 
 // ClockStepped tells a driver that counts by the wall clock that it was set.

@@ -41,7 +41,7 @@ func TestSendKeepsTheOrderOfOutcomesOverSeveralCalls(t *testing.T) {
 	for i := range messages {
 		messages[i].Task.Seq = uint64(i)
 	}
-	results := queue.New(d).Send(t.Context(), messages)
+	results := queue.New(d, queue.Config{}).Send(t.Context(), messages)
 	if len(results) != len(messages) || len(d.sends) != 3 || d.sends[2] != 5 {
 		t.Fatalf("%d outcomes of %d messages in calls of %v", len(results), len(messages), d.sends)
 	}
@@ -50,7 +50,7 @@ func TestSendKeepsTheOrderOfOutcomesOverSeveralCalls(t *testing.T) {
 			t.Errorf("outcome %d: %v", i, err)
 		}
 	}
-	if results := queue.New(d).Send(t.Context(), nil); len(results) != 0 || len(d.sends) != 3 {
+	if results := queue.New(d, queue.Config{}).Send(t.Context(), nil); len(results) != 0 || len(d.sends) != 3 {
 		t.Error("sent nothing, but the driver was asked")
 	}
 }
@@ -65,19 +65,19 @@ func TestReceiveIsBounded(t *testing.T) {
 		{7, 7, -time.Second, 0},
 	} {
 		d := &spy{}
-		if _, err := queue.New(d).Receive(t.Context(), nil, c.limit, c.ahead); err != nil || d.limit != c.wantLimit || d.ahead != c.wantAhead {
+		if _, err := queue.New(d, queue.Config{}).Receive(t.Context(), nil, c.limit, c.ahead); err != nil || d.limit != c.wantLimit || d.ahead != c.wantAhead {
 			t.Errorf("limit %d and ahead %v reach the driver as %d and %v (%v)", c.limit, c.ahead, d.limit, d.ahead, err)
 		}
 	}
 	for _, limit := range []int{0, -1} {
-		if _, err := queue.New(&spy{}).Receive(t.Context(), nil, limit, 0); err == nil {
+		if _, err := queue.New(&spy{}, queue.Config{}).Receive(t.Context(), nil, limit, 0); err == nil {
 			t.Errorf("limit %d was accepted", limit)
 		}
 	}
 }
 
 func TestDropWhereADriverCannot(t *testing.T) {
-	if err := queue.New(&spy{}).Drop(t.Context(), 1); err != nil {
+	if err := queue.New(&spy{}, queue.Config{}).Drop(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 }

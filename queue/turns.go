@@ -9,13 +9,6 @@ type Weigher interface {
 	UseWeights(of func(lambda uint32) []uint16)
 }
 
-// UseWeights gives a driver that can share out by weights those of the lambdas.
-func (q *Queue) UseWeights(of func(lambda uint32) []uint16) {
-	if d, can := q.d.(Weigher); can {
-		d.UseWeights(of)
-	}
-}
-
 // turnsMax bounds the lambdas whose turns are known. Beyond it all begin anew, which costs each a few turns.
 const turnsMax = 4096
 

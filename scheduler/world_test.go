@@ -87,7 +87,7 @@ func inWorld(t *testing.T, queueDepth int, test func(w *world)) {
 		c := v.Process(0)
 		w := &world{t: t, ctx: t.Context(), time: v, clock: c, failed: map[task.Partition]int{}}
 		w.rows = &rows{Store: store.New(storemem.New(), store.Config{Clock: c})}
-		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}))
+		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}), queue.Config{})
 		w.leases = lease.NewBook(w.rows.Store, c)
 		w.parts = &partitions{all: []task.Partition{high, low}, changed: make(chan struct{})}
 		w.sent = &recorder{w: w, depthMax: queueDepth}

@@ -93,7 +93,7 @@ func (w *World) Inbound(c inbound.Config, horizon time.Duration) *inbound.Inboun
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	q := queue.New(queuemem.New(w.Clock, queuemem.Config{}))
+	q := queue.New(queuemem.New(w.Clock, queuemem.Config{}), queue.Config{})
 	c.Intake = intake.New(intake.Config{
 		Store: w.Store, Queue: q, Catalog: w.Catalog, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: w.Clock, Horizon: horizon,
 		Starter: dispatcher.NewStarter(dispatcher.StarterConfig{Queue: q, Lambdas: w.Catalog, Clock: w.Clock}),

@@ -63,14 +63,6 @@ func New(ctx context.Context, c Config) (*Node, error) {
 			}
 		}},
 	})
-	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
-	n.queue.Answered = n.queueOutage.note
-	if n.tracer != nil {
-		n.queue.Sending = func(ctx context.Context) func(error) {
-			began := clock.Mono(n.clock)
-			return func(err error) { n.tracer.Op(ctx, "kinesin.queue", "send", clock.Mono(n.clock)-began, err) }
-		}
-	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	if most := int64(c.Bounds.Lambdas); most > 0 {
@@ -96,6 +88,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.queue, n.buffer = n.newQueue(c.Queue), c.Buffer
 	n.rests = c.Rests
 	if !c.Stepped {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
@@ -117,11 +110,20 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
+func (n *Node) newQueue(d queue.Driver) *queue.Queue {
+	c := queue.Config{Answered: n.queueOutage.note, Seal: n.keyring.Messages(), Weights: n.weights}
+	if n.tracer != nil {
+		c.Sending = func(ctx context.Context) func(error) {
+			began := clock.Mono(n.clock)
+			return func(err error) { n.tracer.Op(ctx, "kinesin.queue", "send", clock.Mono(n.clock)-began, err) }
+		}
+	}
+	return queue.New(d, c)
+}
+
 func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.horizon = c.Horizon
-	n.queue.UseSealer(n.keyring.Messages())
-	n.queue.UseWeights(n.weights)
 	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
 	var hscHints hsc.Scheduler
 	var hints intake.Scheduler = noScheduler{}

@@ -48,7 +48,7 @@ func TestFollowUpsMatchedWithTheEnd(t *testing.T) {
 				waiting.Add(name, slot{&outcomes})
 			}
 			c.Starter = dispatcher.NewStarter(dispatcher.StarterConfig{
-				Queue: queue.New(queuemem.New(w.clock, queuemem.Config{})), Lambdas: lambdas{}, Clock: w.clock, Register: waiting,
+				Queue: queue.New(queuemem.New(w.clock, queuemem.Config{}), queue.Config{}), Lambdas: lambdas{}, Clock: w.clock, Register: waiting,
 				Enqueued: func(t *task.Task) { sent = append(sent, t.ID) },
 			})
 			k := chain.New(c)

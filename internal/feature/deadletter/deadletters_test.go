@@ -70,7 +70,7 @@ func (d *driver) PurgeDeadLetters(_ context.Context, q *queue.DeadLetterQueue) e
 // service serves the lambdas out (deliver; high and low) and work (managed).
 func service(d queue.Driver) *deadletter.Service {
 	return deadletter.New(deadletter.Config{
-		Queue: queue.New(d), Clock: clock.Real(),
+		Queue: queue.New(d, queue.Config{}), Clock: clock.Real(),
 		Lambda: func(_ context.Context, name string) (*catalog.Entry, error) {
 			switch name {
 			case "out":
