@@ -90,7 +90,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	rows := store.New(mem.New(), store.Config{Clock: c, Logger: log})
-	lambdas := catalog.New(rows, c, log)
+	lambdas := catalog.New(rows, c, log, catalog.Limits{})
 	weights := func(lambda uint32) []uint16 { return lambdas.ByRef(lambda).PriorityWeights }
 	f := &fixture{
 		TB: tb, ctx: tb.Context(), clock: c, store: &faultyStore{Store: rows},

@@ -40,7 +40,7 @@ func (m meeting) PutControl(ctx context.Context, c store.Control) error {
 
 // process is another process over the fixture's store.
 func (f *fixture) process(config settings, before, after func()) *fixture {
-	config.Catalog = catalog.New(meeting{f.store, before, after}, f.clock, slog.New(slog.DiscardHandler))
+	config.Catalog = catalog.New(meeting{f.store, before, after}, f.clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 	other := &fixture{t: f.t, ctx: f.ctx, clock: f.clock}
 	config.Queue = dropping{f.queue, other}
 	other.serving = newServing(config)

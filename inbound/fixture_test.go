@@ -357,7 +357,7 @@ func (f *fixture) CancelRequested(t *task.Task) {
 // elsewhere returns the catalog of another process.
 func (f *fixture) elsewhere() *catalog.Catalog {
 	f.t.Helper()
-	c := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+	c := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 	if err := c.Refresh(f.ctx); err != nil {
 		f.t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		f.line = queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: 100}))
 		f.queue = queue.New(f.line, queue.Config{})
 		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
-		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
+		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 		config := settings{
 			Config: intake.Config{
 				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon,

@@ -264,7 +264,7 @@ func TestSeveralServersHaveALambdaMakeWay(t *testing.T) {
 				var told []string
 				for range servers {
 					c := config
-					c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+					c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 					c.Registered = func(_ context.Context, _, outcome string, err error) {
 						f.note(func() { told = append(told, fmt.Sprint(outcome, " ", err)) })
 					}

@@ -52,7 +52,7 @@ func withServers(t *testing.T, servers int, apart time.Duration) {
 		for i := range servers {
 			c := config
 			c.Shared = true
-			c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+			c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 			c.Registered = func(_ context.Context, lambda, outcome string, err error) {
 				if err != nil {
 					outcome += ": " + err.Error()

@@ -170,7 +170,7 @@ func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 // lambdas reads the lambdas.
 func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
 	driver := dynamo.New(s.DynamoDB, dynamo.Config{Prefix: s.Prefix, Clock: clock.Real(), Logger: s.Log})
-	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.Log}), clock.Real(), s.Log)
+	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.Log}), clock.Real(), s.Log, catalog.Limits{})
 	err := c.Refresh(ctx)
 	return c.All(), errors.Join(err, driver.Close())
 }

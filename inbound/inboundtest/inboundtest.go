@@ -42,7 +42,7 @@ func New(t *testing.T) *World {
 	w := &World{T: t, Time: v, Clock: v.Process(0)}
 	w.As("ops", "*:*")
 	w.Store = store.New(storemem.New(), store.Config{Clock: w.Clock})
-	w.Catalog = catalog.New(w.Store, w.Clock, slog.New(slog.DiscardHandler))
+	w.Catalog = catalog.New(w.Store, w.Clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 	return w
 }
 

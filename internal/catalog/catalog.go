@@ -67,16 +67,19 @@ type Bounds struct {
 	Partitions       int // of all lambdas together
 }
 
+// Limits are what a Catalog keeps to when lambdas are created or changed.
+type Limits struct {
+	// ShardsDefault is how many shards a new lambda has if its creator does not say; 0: task.ShardsDefault.
+	ShardsDefault uint16
+	Bounds        Bounds
+	// Room is where each Owner has a share of Bounds.Lambdas; nil: nobody has one.
+	Room *room.Room
+}
+
 // Catalog answers from memory. It is safe for concurrent use; what it returns is shared and must not be
 // changed.
 type Catalog struct {
-	// ShardsDefault is how many shards a new lambda has if its creator does not say; 0: task.ShardsDefault.
-	// It is set before any call.
-	ShardsDefault uint16
-	// Bounds are set before any call too, and Room, in which each Owner has a share of Bounds.Lambdas; nil:
-	// nobody has one.
-	Bounds Bounds
-	Room   *room.Room
+	Limits
 
 	rows  store.ControlRows
 	clock clock.Clock
@@ -107,9 +110,9 @@ type snapshot struct {
 }
 
 // New returns an empty catalog; Refresh or Run fills it.
-func New(rows store.ControlRows, c clock.Clock, log *slog.Logger) *Catalog {
+func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, limits Limits) *Catalog {
 	cat := &Catalog{
-		rows: rows, clock: c, log: log, nextFind: clock.Mono(c),
+		Limits: limits, rows: rows, clock: c, log: log, nextFind: clock.Mono(c),
 		changing: make(chan struct{}, 1), finding: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	cat.known.Store(&snapshot{})

@@ -80,8 +80,8 @@ func newFixture(t *testing.T) *fixture {
 	v := clock.NewVirtual(start, 1)
 	r := &rows{Store: store.New(mem.New(), store.Config{Clock: v.Process(0)})}
 	return &fixture{
-		Catalog: catalog.New(r, v.Process(0), discard), t: t, ctx: t.Context(), time: v, rows: r,
-		other: catalog.New(r.Store, v.Process(0), discard),
+		Catalog: catalog.New(r, v.Process(0), discard, catalog.Limits{}), t: t, ctx: t.Context(), time: v, rows: r,
+		other: catalog.New(r.Store, v.Process(0), discard, catalog.Limits{}),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestWhatIsDeclaredIsMadeOfTheNewestRegistration(t *testing.T) {
 	ctx, k := t.Context(), clock.NewVirtual(1_700_000_000_000_000, 1).Process(0)
 	rows := store.New(mem.New(), store.Config{Clock: k})
-	slow, fast := catalog.New(rows, k, slog.New(slog.DiscardHandler)), catalog.New(rows, k, slog.New(slog.DiscardHandler))
+	slow, fast := catalog.New(rows, k, slog.New(slog.DiscardHandler), catalog.Limits{}), catalog.New(rows, k, slog.New(slog.DiscardHandler), catalog.Limits{})
 	registered := func(c *catalog.Catalog, value string) (*catalog.Entry, *catalog.Registration) {
 		t.Helper()
 		r, err := lambdas.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})

@@ -15,7 +15,7 @@ import (
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
 // nothing else orders.
 func TestSharedStateIsLocked(t *testing.T) {
-	c := catalog.New(store.New(mem.New(), store.Config{}), clock.Real(), slog.New(slog.DiscardHandler))
+	c := catalog.New(store.New(mem.New(), store.Config{}), clock.Real(), slog.New(slog.DiscardHandler), catalog.Limits{})
 	var running sync.WaitGroup
 	for _, use := range []func(){
 		func() {

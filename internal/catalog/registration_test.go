@@ -28,7 +28,7 @@ func registration(t *testing.T, value string) catalog.Registration {
 func TestRegister(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 	first, second := registration(t, `{"format":2,"shards":3,"max_attempts":3}`), registration(t, `{"format":2,"shards":3,"max_attempts":5,"priority_weights":{"high":4}}`)
 
 	made, created, err := lambdas.Register(t.Context(), first)
@@ -67,7 +67,7 @@ func TestRegister(t *testing.T) {
 func TestRegisterTakesOver(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 	made, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail"})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestRegisterTakesOver(t *testing.T) {
 func TestRegisterTakesADeletionBack(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 	for what, back := range map[string]string{"the same": `{"format":2,"shards":3}`, "changed": `{"format":2,"shards":4,"max_attempts":5}`} {
 		made, _, err := lambdas.Register(t.Context(), registration(t, `{"format":2,"shards":3}`))
 		if err != nil {
@@ -144,7 +144,7 @@ func TestTheSameInANewerFormatChangesNothing(t *testing.T) {
 	for what, made := range map[string]catalog.Registration{"by an older program": older, "by one of now": one} {
 		c := clock.NewVirtual(start, 1).Process(0)
 		s := store.New(mem.New(), store.Config{Clock: c})
-		known := catalog.New(s, c, slog.New(slog.DiscardHandler))
+		known := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 		if _, _, err := known.Register(t.Context(), made); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestTheSameInANewerFormatChangesNothing(t *testing.T) {
 func TestAnOlderProgramTakesTheMeaningAlong(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	known := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	known := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 	one := registration(t, `{"format":1,"max_attempts":3}`)
 	made, _, err := known.Register(t.Context(), one)
 	if err != nil || made.Meaning != one.Meaning {

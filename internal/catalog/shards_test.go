@@ -22,7 +22,7 @@ func grow(c *catalog.Catalog, count uint16) func(*task.Lambda) error {
 func TestShardsGrow(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	here, there := catalog.New(s, c, slog.New(slog.DiscardHandler)), catalog.New(s, c, slog.New(slog.DiscardHandler))
+	here, there := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{}), catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{})
 	made, _, err := here.Create(t.Context(), task.Lambda{Name: "mail", Shards: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +66,7 @@ func TestWhatAShardCountMustOutlast(t *testing.T) {
 func TestALambdaThatGrewIsTheSame(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
-	lambdas.ShardsDefault = 4
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{ShardsDefault: 4})
 	made, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail"})
 	if err != nil || made.Shards != 4 {
 		t.Fatalf("%+v, %v; want the default of this catalog", made, err)
@@ -93,8 +92,7 @@ func TestALambdaThatGrewIsTheSame(t *testing.T) {
 func TestRegistrationsAndShards(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
-	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
-	lambdas.ShardsDefault = 4
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler), catalog.Limits{ShardsDefault: 4})
 	for _, step := range []struct {
 		value string
 		want  uint16

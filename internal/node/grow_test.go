@@ -64,7 +64,7 @@ func inBoundedField(t *testing.T, bounds catalog.Bounds, processes int, l task.L
 		f.rate.Store(&rate)
 		rows := storemem.New()
 		f.rows = store.New(rows, store.Config{Clock: clock.Real()})
-		f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler))
+		f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler), catalog.Limits{})
 		f.catalog.Bounds = bounds
 		l.Name, l.Ref = "mail", 1
 		made, _, err := f.catalog.Create(t.Context(), l)

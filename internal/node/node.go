@@ -63,13 +63,13 @@ func New(ctx context.Context, c Config) (*Node, error) {
 			}
 		}},
 	})
-	n.catalog = catalog.New(n.store, c.Clock, c.Log)
-	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
+	limits := catalog.Limits{ShardsDefault: c.ShardsDefault, Bounds: c.Bounds}
 	if most := int64(c.Bounds.Lambdas); most > 0 {
 		const keptPart = 10 // for admins
-		n.catalog.Room = room.New("lambdas", most, most/keptPart)
-		n.metrics.WatchRooms(c.Log, n.catalog.Room)
+		limits.Room = room.New("lambdas", most, most/keptPart)
+		n.metrics.WatchRooms(c.Log, limits.Room)
 	}
+	n.catalog = catalog.New(n.store, c.Clock, c.Log, limits)
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	n.objectives = objective.New(n.store, c.Clock, c.Log, n.metrics.existing)
 	n.deaths.source = n

@@ -60,7 +60,7 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 func TestWithdrawn(t *testing.T) {
 	ctx, k := t.Context(), clock.NewVirtual(1_700_000_000_000_000, 1).Process(0)
 	rows := store.New(mem.New(), store.Config{Clock: k})
-	n := &Node{store: rows, catalog: catalog.New(rows, k, slog.New(slog.DiscardHandler))}
+	n := &Node{store: rows, catalog: catalog.New(rows, k, slog.New(slog.DiscardHandler), catalog.Limits{})}
 	for _, name := range []string{"stays", "goes"} {
 		row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(`{"format":2}`)}
 		want, err := lambdas.ParseRegistration(row)

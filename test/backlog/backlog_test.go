@@ -132,7 +132,7 @@ func TestAHeadOfLeftoverRows(t *testing.T) {
 // partition returns the only partition of a lambda.
 func (s *site) partition(lambda string) task.Partition {
 	s.t.Helper()
-	lambdas := catalog.New(store.New(s.rows, store.Config{}), clock.Real(), harness.Log(s.t))
+	lambdas := catalog.New(store.New(s.rows, store.Config{}), clock.Real(), harness.Log(s.t), catalog.Limits{})
 	entry, err := lambdas.Find(s.t.Context(), lambda)
 	if err != nil {
 		s.t.Fatal(err)

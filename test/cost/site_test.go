@@ -151,7 +151,7 @@ func newSite(t *testing.T, o options) *site {
 	}
 	rows := dynamo.New(db, config)
 	uncounted := dynamo.New(db, dynamo.Config{Prefix: prefix, Clock: clock.Real()})
-	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), harness.Log(t))
+	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), harness.Log(t), catalog.Limits{})
 	if o.before != nil {
 		o.before(uncounted, lambdas)
 	}

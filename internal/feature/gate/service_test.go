@@ -572,7 +572,7 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 // A process that does not know a new lambda yet does not take it for deleted.
 func TestTheGateOfANewLambdaStays(t *testing.T) {
 	run(t, func(f *fixture) {
-		behind := catalog.New(f.Store, f.Clock, slog.New(slog.DiscardHandler))
+		behind := catalog.New(f.Store, f.Clock, slog.New(slog.DiscardHandler), catalog.Limits{})
 		if _, err := behind.Find(f.Ctx, "new"); err == nil { // it looks again a while later only
 			t.Fatal("found")
 		}

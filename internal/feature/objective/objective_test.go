@@ -22,7 +22,7 @@ func TestAFleetAndARestartKeepTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := store.New(mem.New(), store.Config{})
 		defer func() { _ = rows.Close() }()
-		c := catalog.New(rows, clock.Real(), slog.New(slog.DiscardHandler))
+		c := catalog.New(rows, clock.Real(), slog.New(slog.DiscardHandler), catalog.Limits{})
 		if _, _, err := c.Create(t.Context(), task.Lambda{Name: "mail"}); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{T: t, rows: store.New(mem.New(), store.Config{})}
 	t.Cleanup(func() { _ = f.rows.Close() })
-	f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler))
+	f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler), catalog.Limits{})
 	if _, _, err := f.catalog.Create(t.Context(), task.Lambda{Name: "mail"}); err != nil {
 		t.Fatal(err)
 	}

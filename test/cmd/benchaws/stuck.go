@@ -58,7 +58,7 @@ func (b *bench) plantStuck(ctx context.Context, lambda string) error {
 	})
 	s := store.New(dynamo.New(api, dynamo.Config{Prefix: prefix}), store.Config{})
 	defer func() { _ = s.Close() }()
-	lambdas := catalog.New(s, clock.Real(), slog.New(slog.DiscardHandler))
+	lambdas := catalog.New(s, clock.Real(), slog.New(slog.DiscardHandler), catalog.Limits{})
 	if err := lambdas.Refresh(ctx); err != nil {
 		return err
 	}
