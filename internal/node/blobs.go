@@ -22,10 +22,11 @@ func (n *Node) composeBlobs(c *Config) {
 	if c.Blobs == nil {
 		return
 	}
-	n.blobs = &blob.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
+	var chains blob.Chains
 	if n.inbound != nil {
-		n.blobs.Chains = chainBlobs{n}
+		chains = chainBlobs{n}
 	}
+	n.blobs = &blob.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Chains: chains, Clock: c.Clock, Log: c.Log}
 }
 
 // groupBlobs tells the sweeper of blobs which of them groups need.

@@ -121,23 +121,25 @@ const (
 
 // deaths tells how many tasks died lately.
 type deaths struct {
-	source *Node
+	objectives *objective.Keeper
+	clock      clock.Clock
+	log        *slog.Logger
+	metered    bool // reads cost money
 
 	known overview.Shared[map[uint32]objective.Deaths]
 }
 
 // of returns the deaths of a lambda in the last hour and day; none while they cannot be read.
 func (d *deaths) of(ctx context.Context, lambda uint32) (hour, day int64) {
-	n := d.source
-	all := d.known.Get(n.clock, deathsShare, func() (map[uint32]objective.Deaths, time.Duration) {
+	all := d.known.Get(d.clock, deathsShare, func() (map[uint32]objective.Deaths, time.Duration) {
 		// The caller may leave; the others that wait want the answer all the same.
-		ctx, cancel := clock.Within(context.WithoutCancel(ctx), n.clock, deathsWithin)
+		ctx, cancel := clock.Within(context.WithoutCancel(ctx), d.clock, deathsWithin)
 		defer cancel()
-		all, err := n.objectives.Deaths(ctx)
+		all, err := d.objectives.Deaths(ctx)
 		if err != nil {
-			n.log.WarnContext(ctx, "cannot tell how many tasks died lately", slog.Any("error", err))
+			d.log.WarnContext(ctx, "cannot tell how many tasks died lately", slog.Any("error", err))
 		}
-		if n.store.EndedExpire() {
+		if d.metered {
 			return all, deathsEveryMetered
 		}
 		return all, deathsEvery

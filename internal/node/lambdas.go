@@ -16,6 +16,8 @@ func (n *Node) Lambda(ref uint32) (task.Lambda, bool) {
 	return task.Lambda{}, false
 }
 
+func (n *Node) exists(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
+
 // Lambdas returns all known lambdas, sorted by name.
 func (n *Node) Lambdas() []task.Lambda {
 	entries := n.catalog.All()

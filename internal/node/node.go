@@ -70,10 +70,8 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		n.metrics.WatchRooms(c.Log, limits.Room)
 	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log, limits)
-	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
-	n.objectives = objective.New(n.store, c.Clock, c.Log, n.metrics.existing)
-	n.deaths.source = n
-	n.recent, n.history = newRecent(c.Clock, n.metrics.existing), newHistory(c.Clock)
+	n.metrics.existing = n.exists
+	n.recent, n.history = newRecent(c.Clock, n.exists), newHistory(c.Clock)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -125,6 +123,7 @@ func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.horizon = c.Horizon
 	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
+	objectives := objective.Config{Rows: n.store, Clock: c.Clock, Log: c.Log, Exists: n.exists}
 	var hscHints hsc.Scheduler
 	var hints intake.Scheduler = noScheduler{}
 	if slices.Contains(c.Roles, RoleScheduler) {
@@ -138,9 +137,11 @@ func (n *Node) compose(c Config) {
 			KeyLimits: n.keyLimits, RetryBudget: n.quotas.retries,
 		})
 		hscHints, hints = n.scheduler, n.scheduler
-		n.objectives.Late, n.objectives.Shared = n.waitingLate, c.shared
+		objectives.Late, objectives.Shared = n.waitingLate, c.shared
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
+	n.objectives = objective.New(objectives)
+	n.deaths = &deaths{objectives: n.objectives, clock: c.Clock, log: c.Log, metered: n.store.EndedExpire()}
 	starter := n.newStarter(&c, hints)
 	n.composeIntake(&c, seal, hints, starter)
 	n.firing = n.newFiring(&c, hints)

@@ -88,7 +88,7 @@ type Node struct {
 	recent     *recent
 	history    *history
 	objectives *objective.Keeper
-	deaths     deaths
+	deaths     *deaths
 	breakers   *breaker.Keeper
 
 	storeOutage, queueOutage outage

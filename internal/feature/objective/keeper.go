@@ -31,19 +31,25 @@ const (
 	deadOver = 24 * time.Hour
 )
 
-// Keeper counts starts and knows the counts of the fleet. It is safe for concurrent use.
-type Keeper struct {
-	rows    store.ControlRows
-	clock   clock.Clock
-	log     *slog.Logger
-	exists  func(ref uint32) bool
-	process string // names this process in its rows
-
+// Config is what a Keeper is made of.
+type Config struct {
+	Rows  store.ControlRows
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Exists reports whether there is a lambda.
+	Exists func(ref uint32) bool
 	// Late counts the tasks of the partitions of this process that are late for an objective and have not
 	// started; nil: it has no partitions.
 	Late func(context.Context, *Objective) (int64, error)
 	// Shared says that other processes have partitions too.
 	Shared bool
+}
+
+// Keeper counts starts and knows the counts of the fleet. It is safe for concurrent use.
+type Keeper struct {
+	Config
+
+	process string // names this process in its rows
 
 	book *control.Book[Objective]
 	copy *control.Copy[map[uint32]*Objective] // by the reference of their lambda
@@ -74,12 +80,12 @@ type dayCounts struct {
 }
 
 // New returns a keeper without objectives; Run fills it.
-func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, exists func(ref uint32) bool) *Keeper {
+func New(c Config) *Keeper {
 	k := &Keeper{
-		rows: rows, clock: c, log: log, exists: exists, process: fmt.Sprintf("%016x", c.Uint64()),
-		hours: map[int64]*hourRow{}, days: map[string]dayCounts{}, book: control.NewBook(rows, asRows, c),
+		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()),
+		hours: map[int64]*hourRow{}, days: map[string]dayCounts{}, book: control.NewBook(c.Rows, asRows, c.Clock),
 	}
-	k.copy = control.CopyOf(&asRows, rows, c, log, byRef)
+	k.copy = control.CopyOf(&asRows, c.Rows, c.Clock, c.Log, byRef)
 	return k
 }
 
@@ -91,9 +97,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 			err = errors.Join(k.Flush(ctx), k.readDays(ctx), k.look(ctx), k.sweep(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "objectives not brought up to date; trying again", slog.Any("error", err))
+			k.Log.WarnContext(ctx, "objectives not brought up to date; trying again", slog.Any("error", err))
 		}
-		_ = clock.Sleep(ctx, k.clock, KeepEvery)
+		_ = clock.Sleep(ctx, k.Clock, KeepEvery)
 	}
 	return nil
 }
@@ -119,7 +125,7 @@ func (k *Keeper) Died(lambda uint32) { k.count(lambda, Count{Dead: 1}) }
 func (k *Keeper) count(lambda uint32, c Count) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	hour := hourOf(k.clock.Now())
+	hour := hourOf(k.Clock.Now())
 	row := k.hours[hour]
 	if row == nil {
 		row = &hourRow{counts: map[uint32]Count{}}
@@ -148,7 +154,7 @@ func byRef(objectives []*Objective) map[uint32]*Objective {
 // objectives returns the objectives of lambdas that exist, by the lambda's reference.
 func (k *Keeper) objectives() map[uint32]*Objective {
 	all := maps.Clone(k.copy.Value())
-	maps.DeleteFunc(all, func(ref uint32, _ *Objective) bool { return !k.exists(ref) })
+	maps.DeleteFunc(all, func(ref uint32, _ *Objective) bool { return !k.Exists(ref) })
 	return all
 }
 
@@ -185,11 +191,11 @@ func (k *Keeper) Flush(ctx context.Context) error {
 // put stores a row of this process, which nobody else writes, and returns its version. After an unknown
 // outcome it may be there.
 func (k *Keeper) put(ctx context.Context, row store.Control) (version uint64, err error) {
-	err = k.rows.PutControl(ctx, row)
+	err = k.Rows.PutControl(ctx, row)
 	if errors.Is(err, store.ErrConflict) {
-		if now, readErr := k.rows.Control(ctx, row.Kind, row.Name); readErr == nil {
+		if now, readErr := k.Rows.Control(ctx, row.Kind, row.Name); readErr == nil {
 			row.Version = now.Version + 1
-			err = k.rows.PutControl(ctx, row)
+			err = k.Rows.PutControl(ctx, row)
 		}
 	}
 	return row.Version, err
@@ -203,7 +209,7 @@ func (k *Keeper) readDays(ctx context.Context) error {
 	for _, o := range k.objectives() {
 		longest = max(longest, o.Window)
 	}
-	now := k.clock.Now()
+	now := k.Clock.Now()
 	needed := map[string]bool{}
 	for hour := hourOf(now.Add(-longest)); hour <= hourOf(now); hour++ {
 		day := dayOf(hour)
@@ -239,7 +245,7 @@ func (k *Keeper) isSettled(day string) bool {
 }
 
 func (k *Keeper) readDay(ctx context.Context, day string) (map[int64]map[uint32]Count, error) {
-	rows, err := k.rows.Controls(ctx, day)
+	rows, err := k.Rows.Controls(ctx, day)
 	if err != nil {
 		return nil, fmt.Errorf("read counts of starts: %w", err)
 	}
@@ -248,7 +254,7 @@ func (k *Keeper) readDay(ctx context.Context, day string) (map[int64]map[uint32]
 		var hour int64
 		counts := map[uint32]Count{}
 		if _, err := fmt.Sscanf(rows[i].Name, "%d/", &hour); err != nil || json.Unmarshal(rows[i].Value, &counts) != nil {
-			k.log.ErrorContext(ctx, "skipping counts of starts that cannot be read", slog.String("row", rows[i].Name))
+			k.Log.ErrorContext(ctx, "skipping counts of starts that cannot be read", slog.String("row", rows[i].Name))
 			continue
 		}
 		if hours[hour] == nil {
@@ -263,7 +269,7 @@ func (k *Keeper) readDay(ctx context.Context, day string) (map[int64]map[uint32]
 
 // sweep deletes the rows of days that no window reaches, once a day.
 func (k *Keeper) sweep(ctx context.Context) error {
-	now := k.clock.Now()
+	now := k.Clock.Now()
 	today := dayOf(hourOf(now))
 	if k.swept == today {
 		return nil
@@ -277,12 +283,12 @@ func (k *Keeper) sweep(ctx context.Context) error {
 	k.mu.Unlock()
 	for days := range 7 { // a server that was away finds what others left
 		old := now.Add(-WindowMax - time.Duration(days+2)*24*time.Hour)
-		rows, err := k.rows.Controls(ctx, dayOf(hourOf(old)))
+		rows, err := k.Rows.Controls(ctx, dayOf(hourOf(old)))
 		if err != nil {
 			return fmt.Errorf("read old counts of starts: %w", err)
 		}
 		for _, row := range rows {
-			if err := k.rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			if err := k.Rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 		}
@@ -297,7 +303,7 @@ func (k *Keeper) Statuses() []Status {
 	k.known.Lock()
 	defer k.known.Unlock()
 	var all []Status
-	now := hourOf(k.clock.Now())
+	now := hourOf(k.Clock.Now())
 	for ref, o := range k.objectives() {
 		late := Count{Started: k.waits[ref]}
 		s := Status{Objective: *o, Count: k.sum(ref, now, o.Window).plus(late), Waiting: late.Started}
@@ -332,7 +338,7 @@ func (k *Keeper) Deaths(ctx context.Context) (map[uint32]Deaths, error) {
 	k.known.Lock()
 	defer k.known.Unlock()
 	all := map[uint32]Deaths{}
-	now := hourOf(k.clock.Now())
+	now := hourOf(k.Clock.Now())
 	for hour := now - int64(deadOver/time.Hour); hour <= now; hour++ {
 		for ref, c := range k.days[dayOf(hour)].hours[hour] {
 			d := all[ref]

@@ -31,7 +31,7 @@ func TestAFleetAndARestartKeepTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		process := func() (*objective.Keeper, *objective.Service) {
-			k := objective.New(rows, clock.Real(), slog.New(slog.DiscardHandler), func(ref uint32) bool { return c.ByRef(ref) != nil })
+			k := objective.New(objective.Config{Rows: rows, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler), Exists: func(ref uint32) bool { return c.ByRef(ref) != nil }})
 			return k, &objective.Service{Keeper: k, Catalog: c}
 		}
 		one, serviceOne := process()
@@ -89,17 +89,17 @@ func TestAFleetAndARestartKeepTheBudget(t *testing.T) {
 func TestWhatWaitsLateBurnsTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		one, two := f.keeper(), f.keeper()
-		waits := map[*objective.Keeper]int64{}
-		for _, k := range []*objective.Keeper{one, two} {
-			k.Shared = true
-			k.Late = func(_ context.Context, o *objective.Objective) (int64, error) {
+		var waits [2]int64
+		var keepers [2]*objective.Keeper
+		for i := range keepers {
+			keepers[i] = f.keeperWith(func(_ context.Context, o *objective.Objective) (int64, error) {
 				if o.Ref != f.ref {
 					t.Errorf("asked for %+v", o)
 				}
-				return waits[k], nil
-			}
+				return waits[i], nil
+			})
 		}
+		one, two := keepers[0], keepers[1]
 		f.set(one, 99)
 		want := func(when string, started, good, waiting int64) {
 			t.Helper()
@@ -115,14 +115,14 @@ func TestWhatWaitsLateBurnsTheBudget(t *testing.T) {
 			one.Started(f.ref, time.Second)
 		}
 		want("before", 80, 80, 0)
-		waits[one], waits[two] = 15, 5
+		waits[0], waits[1] = 15, 5
 		want("waiting", 100, 80, 20)
-		waits[one] = 0
+		waits[0] = 0
 		for range 15 {
 			two.Started(f.ref, time.Hour)
 		}
 		want("some started", 100, 80, 5)
-		waits[one], waits[two] = 10, 0
+		waits[0], waits[1] = 10, 0
 		f.status(one)
 		if s := f.status(two); s.GetWaiting() != 10 {
 			t.Errorf("of the other: %v", s)
@@ -222,8 +222,14 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-func (f *fleet) keeper() *objective.Keeper {
-	return objective.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler), func(ref uint32) bool { return f.catalog.ByRef(ref) != nil })
+func (f *fleet) keeper() *objective.Keeper { return f.keeperWith(nil) }
+
+// keeperWith is a keeper of a process that has partitions, besides others.
+func (f *fleet) keeperWith(late func(context.Context, *objective.Objective) (int64, error)) *objective.Keeper {
+	return objective.New(objective.Config{
+		Rows: f.rows, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+		Exists: func(ref uint32) bool { return f.catalog.ByRef(ref) != nil }, Late: late, Shared: late != nil,
+	})
 }
 
 func (f *fleet) set(k *objective.Keeper, percent float64) {

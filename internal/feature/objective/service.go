@@ -54,7 +54,7 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 func (s *Service) objectiveOf(l *catalog.Entry, r *kinesinv1.SetObjectiveRequest, by string) *Objective {
 	o := &Objective{
 		Within: task.Micros(r.GetWithin()), Percent: r.GetObjective(), Window: cmp.Or(task.Micros(r.GetWindow()), WindowDefault),
-		Updated: s.Keeper.clock.Now(), UpdatedBy: by, ManagedBy: r.GetManagedBy(),
+		Updated: s.Keeper.Clock.Now(), UpdatedBy: by, ManagedBy: r.GetManagedBy(),
 	}
 	if l != nil {
 		o.Lambda, o.Ref = l.Name, l.Ref

@@ -42,14 +42,14 @@ type waitingRow struct {
 // look counts the tasks that are late and have not started, and adds those of the other processes. Whoever
 // waits for a look that began after he asked needs none of his own.
 func (k *Keeper) look(ctx context.Context) error {
-	asked := clock.Mono(k.clock)
+	asked := clock.Mono(k.Clock)
 	k.looking.Lock()
 	defer k.looking.Unlock()
 	objectives := k.objectives()
 	if k.looking.looked && k.looking.began > asked || len(objectives) == 0 {
 		return nil
 	}
-	k.looking.looked, k.looking.began = true, clock.Mono(k.clock)
+	k.looking.looked, k.looking.began = true, clock.Mono(k.Clock)
 	all := map[uint32]int64{}
 	if k.Late != nil {
 		for ref, o := range objectives {
@@ -78,7 +78,7 @@ func (k *Keeper) tellWaiting(ctx context.Context, here map[uint32]int64) error {
 	if len(here) == 0 && !k.looking.stored {
 		return nil
 	}
-	value, _ := json.Marshal(waitingRow{k.clock.Now(), here}) // of numbers
+	value, _ := json.Marshal(waitingRow{k.Clock.Now(), here}) // of numbers
 	version, err := k.put(ctx, store.Control{Kind: kindWaiting, Name: k.process, Version: k.looking.version + 1, Value: value})
 	if err != nil {
 		return fmt.Errorf("store what waits late: %w", err)
@@ -89,19 +89,19 @@ func (k *Keeper) tellWaiting(ctx context.Context, here map[uint32]int64) error {
 
 // addOthers adds what waits at the other processes, and deletes rows that processes have left.
 func (k *Keeper) addOthers(ctx context.Context, all map[uint32]int64) error {
-	rows, err := k.rows.Controls(ctx, kindWaiting)
+	rows, err := k.Rows.Controls(ctx, kindWaiting)
 	if err != nil {
 		return fmt.Errorf("read what waits late: %w", err)
 	}
-	now := k.clock.Now()
+	now := k.Clock.Now()
 	for i := range rows {
 		var told waitingRow
 		switch err := json.Unmarshal(rows[i].Value, &told); {
 		case rows[i].Name == k.process:
 		case err != nil:
-			k.log.ErrorContext(ctx, "skipping counts of late tasks that cannot be read", slog.String("row", rows[i].Name), slog.Any("error", err))
+			k.Log.ErrorContext(ctx, "skipping counts of late tasks that cannot be read", slog.String("row", rows[i].Name), slog.Any("error", err))
 		case now.Sub(told.At) > waitingKeptFor:
-			if err := k.rows.DeleteControl(ctx, rows[i]); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			if err := k.Rows.DeleteControl(ctx, rows[i]); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 		case now.Sub(told.At) <= waitingFor:
