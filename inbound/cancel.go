@@ -54,7 +54,7 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 // tried is the task as it was when a cancel was written before that may have been applied; nil: none was
 // written; zero: it had no row then.
 func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *task.Task) (state task.State, outcome string, err error) {
-	token, err := in.open(ctx, id)
+	token, err := in.Open(ctx, id)
 	if err != nil {
 		return state, "", api.ErrorOf(noSuchTask())
 	}
@@ -181,7 +181,7 @@ func (in *Inbound) cancelTogether(ctx context.Context, ids []string) (results []
 	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
 	seen := map[task.ID]bool{}
 	for i, id := range ids {
-		if token, err := in.open(ctx, id); err == nil && !seen[token.ID] {
+		if token, err := in.Open(ctx, id); err == nil && !seen[token.ID] {
 			seen[token.ID] = true
 			tokens, at = append(tokens, token), append(at, i)
 		}

@@ -63,7 +63,7 @@ var errDone = errors.New("nothing to change")
 // changeInChain changes a task of a chain unless it has ended. Of one that a worker has, only its chain.
 func (in *Inbound) changeInChain(ctx context.Context, id string, edit func(t *task.Task, l *catalog.Entry) (task.Task, error)) (changed bool, err error) {
 	for range casTriesMax {
-		token, err := in.open(ctx, id)
+		token, err := in.Open(ctx, id)
 		if err != nil {
 			return false, api.ErrorOf(noSuchTask())
 		}

@@ -23,7 +23,7 @@ type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, 
 // It returns the task as changed, or as it was found when the change is refused. tried is what was written
 // before.
 func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried trial, e edit) (task.Task, error) {
-	token, err := in.open(ctx, id)
+	token, err := in.Open(ctx, id)
 	if err != nil {
 		return task.Task{}, api.ErrorOf(noSuchTask())
 	}

@@ -89,7 +89,7 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	tokens := make([]task.Token, 0, len(ids))
 	at := make([]int, 0, len(ids))
 	for i, id := range ids {
-		if token, err := in.open(ctx, id); err == nil {
+		if token, err := in.Open(ctx, id); err == nil {
 			tokens, at = append(tokens, token), append(at, i)
 		}
 	}

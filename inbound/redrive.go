@@ -106,7 +106,7 @@ func isTombstone(t *task.Task) bool { return t.State == task.Cancelled && t.Seq 
 
 // whyNotFound says so if a task is not found because its key was used again.
 func (in *Inbound) whyNotFound(ctx context.Context, id string, otherwise *kinesinv1.Problem) *kinesinv1.Problem {
-	token, err := in.open(ctx, id)
+	token, err := in.Open(ctx, id)
 	if err != nil || token.Life == 0 {
 		return otherwise
 	}

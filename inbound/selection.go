@@ -42,18 +42,18 @@ func Select(expression string, now task.Instant, by access.Grants) (Selection, e
 	return Selection{Filter: filter, By: by, Live: true, Ended: true}.narrowed(), nil
 }
 
-// Where returns the names of the lambdas of which an expression may select tasks.
-func (in *Inbound) Where(expression string) (lambdas []string, err error) {
-	filter, err := where.Parse(expression, in.Clock.Now())
+// Where returns which of the lambdas an expression may select tasks of, by their names.
+func Where(expression string, now task.Instant, lambdas []*catalog.Entry) (names []string, err error) {
+	filter, err := where.Parse(expression, now)
 	if err != nil {
 		return nil, refusal.Invalid("%v", err)
 	}
-	for _, l := range in.Catalog.All() {
+	for _, l := range lambdas {
 		if filter.CanBeOf(l.Name) {
-			lambdas = append(lambdas, l.Name)
+			names = append(names, l.Name)
 		}
 	}
-	return lambdas, nil
+	return names, nil
 }
 
 // narrowed leaves out the live or the ended tasks where none of them can be in the set.
@@ -164,7 +164,7 @@ type Changed struct {
 func (in *Inbound) RowsOf(ctx context.Context, ids []string) ([]Row, error) {
 	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
 	for i, id := range ids {
-		if token, err := in.open(ctx, id); err == nil {
+		if token, err := in.Open(ctx, id); err == nil {
 			tokens, at = append(tokens, token), append(at, i)
 		}
 	}

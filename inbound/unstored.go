@@ -7,7 +7,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -20,32 +19,6 @@ const (
 	// clockSkewMax is how far the clock of another process may be off that takes tasks out of the buffer.
 	clockSkewMax = time.Second
 )
-
-// open reads a public id of either form.
-func (in *Inbound) open(ctx context.Context, id string) (task.Token, error) {
-	if !task.IsInboundToken(id) {
-		return in.Sealer.Open(ctx, id)
-	}
-	token, _, err := in.OpenInbound(ctx, id)
-	return token, err
-}
-
-// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for an id that was not
-// issued here, or whose lambda was deleted.
-func (in *Inbound) LambdaOf(ctx context.Context, id string) (string, error) {
-	token, err := in.open(ctx, id)
-	if err != nil {
-		return "", task.ErrBadID
-	}
-	l, err := in.Catalog.FindRef(ctx, token.Partition.Lambda)
-	if err != nil {
-		return "", refusal.Wire(err)
-	}
-	if l == nil {
-		return "", task.ErrBadID
-	}
-	return l.Name, nil
-}
 
 // refreshFor reads the lambdas again if they may have changed in another process and an id depends on them:
 // one that a client made does not say the partition of its task.

@@ -64,7 +64,7 @@ func (in *Inbound) newWaiter(ctx context.Context, ids []string) *waiter {
 	w.init(len(ids))
 	for i, id := range ids {
 		w.live[i] = true
-		if token, err := in.open(ctx, id); err == nil {
+		if token, err := in.Open(ctx, id); err == nil {
 			w.add(token.ID, i)
 		}
 	}

@@ -125,3 +125,29 @@ func (b *Batch) SeqOfKeyed() uint64 {
 	}
 	return b.keyed
 }
+
+// Open reads a public id of either form.
+func (in *Intake) Open(ctx context.Context, id string) (task.Token, error) {
+	if !task.IsInboundToken(id) {
+		return in.Sealer.Open(ctx, id)
+	}
+	token, _, err := in.OpenInbound(ctx, id)
+	return token, err
+}
+
+// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for an id that was not
+// issued here, or whose lambda was deleted.
+func (in *Intake) LambdaOf(ctx context.Context, id string) (string, error) {
+	token, err := in.Open(ctx, id)
+	if err != nil {
+		return "", task.ErrBadID
+	}
+	l, err := in.Catalog.FindRef(ctx, token.Partition.Lambda)
+	if err != nil {
+		return "", refusal.Wire(err)
+	}
+	if l == nil {
+		return "", task.ErrBadID
+	}
+	return l.Name, nil
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
@@ -15,9 +16,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newGuard makes what checks and records calls.
+// newGuard makes what checks and records calls. It comes after the intake, which reads the ids of tasks.
 func (n *Node) newGuard(c *Config) *guard.Guard {
-	g := &guard.Guard{LambdaOf: n.lambdaOf, Where: n.where}
+	g := &guard.Guard{LambdaOf: n.intake.LambdaOf, Where: n.where}
 	if c.Audit != nil {
 		n.audit = audit.New(audit.Config{
 			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Pages: n.keyring.Pages(), Keep: c.Audit.Keep,
@@ -28,13 +29,10 @@ func (n *Node) newGuard(c *Config) *guard.Guard {
 	return g
 }
 
-// lambdaOf returns the name of the lambda of a task. Only inbound's role is asked for tasks by id.
-func (n *Node) lambdaOf(ctx context.Context, id string) (string, error) {
-	return n.inbound.LambdaOf(ctx, id)
+// where returns the lambdas of which a filter may select tasks.
+func (n *Node) where(expression string) ([]string, error) {
+	return inbound.Where(expression, n.clock.Now(), n.catalog.All())
 }
-
-// where returns the lambdas that a filter may select. Only inbound's role is asked for sets.
-func (n *Node) where(expression string) ([]string, error) { return n.inbound.Where(expression) }
 
 // jobEnded records the end of a job as an act of whoever made it.
 func (n *Node) jobEnded(ctx context.Context, j *kinesinv1.Job) {

@@ -93,7 +93,6 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.tokens, n.defined = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Defined
 	n.sessions = sessions.NewRegistry(n.store, n.keyring.Sessions(), c.Clock, c.Log)
-	n.guard = n.newGuard(&c)
 	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
 		return nil, err
 	}
@@ -144,6 +143,7 @@ func (n *Node) compose(c Config) {
 	n.deaths = &deaths{objectives: n.objectives, clock: c.Clock, log: c.Log, metered: n.store.EndedExpire()}
 	starter := n.newStarter(&c, hints)
 	n.composeIntake(&c, seal, hints, starter)
+	n.guard = n.newGuard(&c)
 	n.firing = n.newFiring(&c, hints)
 	n.dispatcher = dispatcher.New(dispatcher.Config{
 		Starter: starter, Store: n.chains, Log: logging.Of(c.Log, "dispatcher"), DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,

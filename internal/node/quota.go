@@ -68,8 +68,8 @@ func (n *Node) queueFull(p task.Partition) bool {
 }
 
 // recoveryOf returns the lowest quota of recovery of the lambdas that a filter may select; 0: none has one.
-func (n *Node) recoveryOf(where string) (pace uint32, err error) {
-	lambdas, err := n.inbound.Where(where)
+func (n *Node) recoveryOf(expression string) (pace uint32, err error) {
+	lambdas, err := n.where(expression)
 	if err != nil {
 		return 0, err
 	}
