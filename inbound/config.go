@@ -36,8 +36,10 @@ const WaitLookEveryDefault = 10 * time.Millisecond
 // Config is what an Inbound is made of.
 type Config struct {
 	*intake.Intake
-	Store     Store
-	Workers   Workers
+	Store   Store
+	Workers Workers
+	// Waits are told of the ends of tasks. nil: of those alone that end here.
+	Waits     *Waits
 	Hooks     Hooks
 	Buffering Buffering
 	Pages     task.Seal

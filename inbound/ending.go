@@ -122,7 +122,7 @@ func (in *Inbound) ended(rows []task.Task) {
 			in.Hooks.Ended(&rows[i])
 		}
 	}
-	in.Ended(ids)
+	in.Waits.Ended(ids)
 	in.Scheduler.Done(rows)
 }
 

@@ -95,7 +95,7 @@ func newServing(c settings) serving {
 	c.Rejecting.Intake, c.Rejecting.Store = in, as[ingest.ControlStore](c.Store)
 	rejects := ingest.NewRejected(c.Rejecting)
 	c.Ingest.Intake, c.Ingest.Buffer, c.Ingest.Backlog, c.Ingest.Rejected = in, c.Buffering.Buffer, backlog, rejects
-	c.Ingest.Hooks.Ended = front.Ended
+	c.Ingest.Hooks.Ended = front.Waits.Ended
 	return serving{front, beside{lambdas.New(lambdas.Config{
 		Store: as[lambdas.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: front, Backlog: backlog,
 		Clock: c.Clock, Shared: c.Shared, Unregister: c.Unregister,

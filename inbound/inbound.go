@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/room"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Inbound serves users. It is safe for concurrent use.
@@ -21,7 +20,6 @@ type Inbound struct {
 	Config
 
 	sender      *bufferSender // nil without a buffer
-	waits       *waits
 	newestLists newestLists
 	wholeSets   *room.Room // calls under way that read a whole set
 	draining    chan struct{}
@@ -32,7 +30,10 @@ type Inbound struct {
 func New(c Config) *Inbound {
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	c.Buffering = c.Buffering.withDefaults()
-	in := &Inbound{Config: c, draining: make(chan struct{}), waits: newWaits(), wholeSets: room.New("whole_sets", wholeSetsMax, 1)}
+	if c.Waits == nil {
+		c.Waits = NewWaits()
+	}
+	in := &Inbound{Config: c, draining: make(chan struct{}), wholeSets: room.New("whole_sets", wholeSetsMax, 1)}
 	if c.Buffering.Buffer != nil {
 		in.sender = newBufferSender(&in.Config)
 	}
@@ -41,7 +42,7 @@ func New(c Config) *Inbound {
 
 // Rooms returns what the calls share.
 func (in *Inbound) Rooms() []*room.Room {
-	return []*room.Room{in.wholeSets, in.waits.room, in.waits.idsRoom}
+	return []*room.Room{in.wholeSets, in.Waits.room, in.Waits.idsRoom}
 }
 
 // Drain refuses new tasks from now on and ends all waits, so that a process can stop soon.
@@ -63,9 +64,6 @@ func (in *Inbound) isDraining() bool {
 		return false
 	}
 }
-
-// Ended tells waiting calls that tasks have ended. It costs next to nothing when no call waits.
-func (in *Inbound) Ended(ids []task.ID) { in.waits.tell(ids) }
 
 // internalOnce returns a function that calls the hook with the first internal error of a call.
 func (in *Inbound) internalOnce(ctx context.Context, procedure string) func(p *kinesinv1.Problem, err error) {

@@ -296,7 +296,7 @@ func TestWaitAnswersWhenAllHaveEnded(t *testing.T) {
 		for _, id := range []string{one, two} {
 			f.claim(id)
 			f.finish(id, task.OutcomeSuccess)
-			f.Ended([]task.ID{f.idOf(id)})
+			f.Waits.Ended([]task.ID{f.idOf(id)})
 		}
 		f.wantAnswer(done, 20*time.Millisecond, "success", "", "success")
 	})
@@ -366,7 +366,7 @@ func TestWaitReadsNoMoreThanItMust(t *testing.T) {
 		f.rows.reads = 0
 		f.rows.mu.Unlock()
 		for i := range 500 { // others end all the time, and those that had ended are told again
-			f.Ended([]task.ID{task.NewID(start, 1, uint64(i)), f.idOf(ids[1+i%8])})
+			f.Waits.Ended([]task.ID{task.NewID(start, 1, uint64(i)), f.idOf(ids[1+i%8])})
 			f.during(2*time.Millisecond, func() {})
 		}
 		if f.rows.reads > 100*2 {
@@ -395,7 +395,7 @@ func TestWaitsForManyTasksReadWhatEnds(t *testing.T) {
 		f.rows.reads = 0
 		f.rows.mu.Unlock()
 		f.finish(soon, task.OutcomeSuccess)
-		f.Ended([]task.ID{f.idOf(soon)})
+		f.Waits.Ended([]task.ID{f.idOf(soon)})
 		f.wantAnswer(alone, 20*time.Millisecond, "success")
 		f.rows.mu.Lock()
 		if f.rows.reads > 2*(10+1) {
@@ -415,6 +415,6 @@ func TestWaitsForManyTasksReadWhatEnds(t *testing.T) {
 func BenchmarkEndedWhenNobodyWaits(b *testing.B) {
 	in := inbound.New(inbound.Config{})
 	for b.Loop() {
-		in.Ended(nil)
+		in.Waits.Ended(nil)
 	}
 }

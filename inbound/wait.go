@@ -24,12 +24,12 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 	}
 	w := in.newWaiter(ctx, ids)
 	if wait > 0 {
-		if err := in.waits.enter(access.From(ctx), &w.waitCall); err != nil {
+		if err := in.Waits.enter(access.From(ctx), &w.waitCall); err != nil {
 			return nil, err
 		}
-		defer in.waits.leave(&w.waitCall)
+		defer in.Waits.leave(&w.waitCall)
 	}
-	timeout, again := in.Clock.NewTimer(wait), in.Clock.NewTimer(in.waits.pause())
+	timeout, again := in.Clock.NewTimer(wait), in.Clock.NewTimer(in.Waits.pause())
 	defer timeout.Stop()
 	defer again.Stop()
 	for some, last := w.allLive(), wait == 0; ; {
@@ -87,10 +87,10 @@ func (w *waiter) next(ctx context.Context, timeout, again clock.Timer) (some []i
 	select {
 	case <-w.told:
 		err = clock.Sleep(ctx, w.Clock, w.WaitLookEvery) // others may end with it
-		ended := slices.DeleteFunc(w.waits.take(&w.waitCall), func(i int) bool { return !w.live[i] })
+		ended := slices.DeleteFunc(w.Waits.take(&w.waitCall), func(i int) bool { return !w.live[i] })
 		return ended, false, err
 	case <-again.C():
-		again.Reset(w.waits.pause())
+		again.Reset(w.Waits.pause())
 		return w.allLive(), false, nil
 	case <-timeout.C():
 	case <-w.draining:

@@ -27,9 +27,9 @@ const (
 // in another process.
 const waitLookMax = time.Second
 
-// waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
+// Waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
 // misses no end, because an end is stored before it is told. Telling is free while no call waits.
-type waits struct {
+type Waits struct {
 	ids           atomic.Int64 // that calls wait for
 	room, idsRoom *room.Room   // calls, and what they wait for
 
@@ -37,9 +37,10 @@ type waits struct {
 	of map[task.ID]*waitNode // the first of each list
 }
 
-func newWaits() *waits {
+// NewWaits returns Waits of no calls.
+func NewWaits() *Waits {
 	const keptPart = 10 // of each, for admins
-	return &waits{
+	return &Waits{
 		room: room.New("waits", waitCallsMax, waitCallsMax/keptPart), idsRoom: room.New("waited_tasks", waitIDsMax, waitIDsMax/keptPart),
 		of: map[task.ID]*waitNode{},
 	}
@@ -49,7 +50,7 @@ func newWaits() *waits {
 type waitCall struct {
 	told  chan struct{}
 	nodes []waitNode
-	ended []*waitNode // since the last take; guarded by waits.mu
+	ended []*waitNode // since the last take; guarded by Waits.mu
 
 	stay, idsStay *room.Stay
 }
@@ -73,7 +74,7 @@ func (c *waitCall) add(id task.ID, at int) {
 }
 
 // enter has a call told of the ends of its tasks, until it leaves.
-func (w *waits) enter(of access.Caller, c *waitCall) error {
+func (w *Waits) enter(of access.Caller, c *waitCall) error {
 	urgent := of.Grants.AllowAll(access.Admin)
 	c.stay, c.idsStay = w.room.Enter(of.Name, urgent), w.idsRoom.Enter(of.Name, urgent)
 	if !c.stay.Take(1) {
@@ -99,7 +100,7 @@ func (w *waits) enter(of access.Caller, c *waitCall) error {
 	return nil
 }
 
-func (w *waits) leave(c *waitCall) {
+func (w *Waits) leave(c *waitCall) {
 	c.stay.Leave()
 	c.idsStay.Leave()
 	w.mu.Lock()
@@ -121,8 +122,8 @@ func (w *waits) leave(c *waitCall) {
 	}
 }
 
-// tell wakes the calls that wait for tasks.
-func (w *waits) tell(ids []task.ID) {
+// Ended tells calls that wait for tasks that these have ended. It costs next to nothing when no call waits.
+func (w *Waits) Ended(ids []task.ID) {
 	if w.ids.Load() == 0 {
 		return
 	}
@@ -144,7 +145,7 @@ func (w *waits) tell(ids []task.ID) {
 }
 
 // take returns which of the call's ids it was told of since the last time.
-func (w *waits) take(c *waitCall) (ended []int) {
+func (w *Waits) take(c *waitCall) (ended []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ended = make([]int, len(c.ended))
@@ -156,6 +157,6 @@ func (w *waits) take(c *waitCall) (ended []int) {
 }
 
 // pause returns after how long a call reads all its tasks again: the more tasks calls wait for, the later.
-func (w *waits) pause() time.Duration {
+func (w *Waits) pause() time.Duration {
 	return max(waitLookMax, time.Duration(w.ids.Load())*time.Second/waitReadsPerSecond)
 }

@@ -27,7 +27,7 @@ func numbered(n int) task.ID { return task.NewID(1, uint64(n), uint64(n)) }
 func TestWaitsTellWhoWaits(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	w := newWaits()
+	w := NewWaits()
 	var calls []*waitCall
 	for range 5000 {
 		switch r.IntN(3) {
@@ -49,7 +49,7 @@ func TestWaitsTellWhoWaits(t *testing.T) {
 			}
 		default:
 			id := numbered(r.IntN(20))
-			w.tell([]task.ID{id, id})
+			w.Ended([]task.ID{id, id})
 			for _, c := range calls {
 				var want []int
 				for i := range c.nodes {
@@ -83,7 +83,7 @@ var anyone = access.Caller{Identity: access.Anonymous()}
 // Whatever one caller waits for, another one may wait too.
 func TestWaitsOfOneCallerLeaveRoom(t *testing.T) {
 	t.Parallel()
-	w, ids := newWaits(), make([]task.ID, IDsMax)
+	w, ids := NewWaits(), make([]task.ID, IDsMax)
 	tenant := func(name string) access.Caller { return access.Caller{Identity: access.Identity{Name: name}} }
 	fill := func(c access.Caller, ids ...task.ID) {
 		for err := error(nil); err == nil; {
@@ -102,7 +102,7 @@ func TestWaitsOfOneCallerLeaveRoom(t *testing.T) {
 
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWaits()
+	w := NewWaits()
 	ids := make([]task.ID, IDsMax)
 	for i := range ids {
 		ids[i] = numbered(i)
@@ -118,7 +118,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	if p := w.pause(); p < 10*time.Second || p > time.Minute {
 		t.Errorf("%d tasks are read again every %v", waitIDsMax, p)
 	}
-	w = newWaits()
+	w = NewWaits()
 	for range waitCallsMax {
 		if err := w.enter(anyone, callFor(ids[0])); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestWaitsAreBounded(t *testing.T) {
 
 // BenchmarkEndThatManyWaitFor has 30 calls that wait for the same 1,000 tasks.
 func BenchmarkEndThatManyWaitFor(b *testing.B) {
-	w := newWaits()
+	w := NewWaits()
 	ids := make([]task.ID, IDsMax)
 	for i := range ids {
 		ids[i] = numbered(i)
@@ -147,7 +147,7 @@ func BenchmarkEndThatManyWaitFor(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		w.tell(ids[i%len(ids) : i%len(ids)+1])
+		w.Ended(ids[i%len(ids) : i%len(ids)+1])
 		for _, c := range calls {
 			w.take(c)
 		}

@@ -42,7 +42,7 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 		},
 		Deliverer: dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: n.store, Queue: n.queue, Lambdas: n.catalog, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered, Dropped: n.endedUnrun}, Ended: n.ended, Together: c.together(),
+			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered, Dropped: n.endedUnrun}, Ended: n.waits.Ended, Together: c.together(),
 		}),
 	}
 }

@@ -34,7 +34,7 @@ func (n *Node) ingestHooks() ingest.Hooks {
 			n.log.WarnContext(ctx, "a message of the inbound queue is left to the queue's dead-letter queue",
 				slog.String("why", why), slog.Any("error", err))
 		},
-		Ended: n.ended,
+		Ended: n.waits.Ended,
 	}
 }
 

@@ -96,16 +96,9 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 	}
 }
 
-// ended wakes the calls on this server that wait for one of these tasks to end.
-func (n *Node) ended(ids []task.ID) {
-	if n.inbound != nil {
-		n.inbound.Ended(ids)
-	}
-}
-
 // endedUnrun notes that a task has ended without an attempt.
 func (n *Node) endedUnrun(t *task.Task) {
-	n.ended([]task.ID{t.ID})
+	n.waits.Ended([]task.ID{t.ID})
 	n.memberEnded(t)
 	n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
 	n.rateEnd(t)

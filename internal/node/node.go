@@ -121,7 +121,7 @@ func (n *Node) newQueue(d queue.Driver) *queue.Queue {
 func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.horizon = c.Horizon
-	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
+	n.leases, n.noWorker, n.waits = c.newBook(n.store), &noWorker{n: n}, inbound.NewWaits()
 	objectives := objective.Config{Rows: n.store, Clock: c.Clock, Log: c.Log, Exists: n.exists}
 	var hscHints hsc.Scheduler
 	var hints intake.Scheduler = noScheduler{}
@@ -152,7 +152,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.waits.Ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Traceparent: n.tracer.Traceparent,
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chain.ParentOf,
 		})
@@ -180,7 +180,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	in := n.intake
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
-		Intake: in, Store: n.chains, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
+		Intake: in, Store: n.chains, Workers: cancels{n}, Waits: n.waits, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates.OfLambda, NoWorker: n.noWorker.is,
 		HeldBack: n.heldBack(), CountWorkers: n.countWorkers, Deaths: n.deaths.of,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,

@@ -64,7 +64,8 @@ type Node struct {
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
-	blobs      *blob.Sweeper    // nil: none are swept
+	blobs      *blob.Sweeper // nil: none are swept
+	waits      *inbound.Waits
 	inbound    *inbound.Inbound // nil without the role
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
