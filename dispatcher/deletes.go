@@ -14,22 +14,22 @@ import (
 const (
 	// deleteBatchSize is how many rows are deleted at once, as many as a request of DynamoDB takes.
 	deleteBatchSize = 25
-	// deletesMax is how many such batches are under way at a time. What comes meanwhile waits for one of them.
+	// deletesMax is how many such batches are under way at a time. Further rows wait until one of them is done.
 	deletesMax = 16
 	// deleteTogether is how long fewer rows wait for more, in multiples of Together. If the process is killed
 	// meanwhile, their tasks are sent again.
 	deleteTogether = 2
 )
 
-// newDeletes returns what deletes the rows of sent tasks, together with those of others. After a quiet time they are
-// deleted at once, so that a lone task reads as delivered when its consumer has it.
+// newDeletes returns a gatherer that deletes the rows of sent tasks in batches. After a quiet time it deletes at once, so that
+// a lone task reads as delivered when its consumer has it.
 func (d *Deliverer) newDeletes() *gather.Gatherer[*delivery] {
 	return gather.New(gather.Config[*delivery]{
 		Clock: d.Clock, Send: d.deleteBatch, ItemsMax: deleteBatchSize, SendsMax: deletesMax, Linger: deleteTogether * d.Together, LoneAtOnce: true,
 	})
 }
 
-// deleteRows has the rows of sent tasks deleted.
+// deleteRows hands the rows of sent tasks to the gatherer.
 func (d *Deliverer) deleteRows(sent []*delivery) {
 	if len(sent) > 0 {
 		d.deletes.Put(sent...)

@@ -38,7 +38,7 @@ func (c *claimer) refuseDuplicates() {
 	}
 }
 
-// refuseRedelivered refuses messages that have led to a claim, without a write. For those that were delivered
+// refuseRedelivered refuses, without a write, messages that have led to a claim already. For messages that were delivered
 // before and led to no claim here it reads the rows; if that fails they are claimed like others.
 func (c *claimer) refuseRedelivered(ctx context.Context) {
 	var again []*claim
@@ -98,8 +98,8 @@ func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 	return nil
 }
 
-// readPayloads reads the payloads that are stored apart, before anything is claimed for them. Those of tasks
-// that gates hold are not needed.
+// readPayloads reads what a worker needs besides the rows, before anything is claimed: how the parents of follow-ups ended,
+// and the payloads that are stored apart, but for those of tasks that gates hold.
 func (c *claimer) readPayloads(ctx context.Context) {
 	for cl := range c.in(claimOpen) {
 		if cl.row.Chain != nil {

@@ -4,8 +4,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// unstoredMax bounds the results of a slot group that were received and are not stored, beside one for each
-// slot: a store that takes claims and no results must not fill the memory of both sides.
+// unstoredMax bounds the results of a slot group that were received and are not stored, besides one result for each slot: a
+// store that takes claims and no results must not fill the memory of both sides.
 const unstoredMax = prefetchMax
 
 // room returns how many more tasks the group may get. Call with session.mu held.
@@ -45,7 +45,7 @@ func (s *session) returnSlots(g *slotGroup, n int) {
 	wake(g.changed)
 }
 
-// add counts an attempt whose result came now; started is zero if it never started.
+// add counts how long an attempt took whose result came now; started is zero if it never started.
 func (d *durations) add(started, now task.Instant) {
 	took := neverStarted
 	if !started.IsZero() {

@@ -18,12 +18,12 @@ const (
 	waitsForWorker = "no worker"
 	waitsForRoom   = "queue full"
 	waitsForChain  = "chain"
-	waitsForSlot   = "busy workers" // told of lambdas only
-	unexplained    = "unexplained"  // as is this: nothing that is known here holds them
+	waitsForSlot   = "busy workers" // a reason of lambdas only
+	unexplained    = "unexplained"  // of lambdas only, too: nothing that is known here holds their tasks back
 )
 
-// waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
-// is due if it still holds the task then.
+// waitsFor returns what holds a task back; nil: nothing that is known here. It also names a gate that will hold the task
+// when the task becomes due.
 func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor {
 	if t.Chain != nil && t.Chain.Paused && !t.State.IsEnd() && !t.State.IsRunning() {
 		return &kinesinv1.WaitsFor{Reason: waitsForChain, Text: "chain paused: kinesin chain resume has it go on"}
@@ -47,8 +47,7 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 	return nil
 }
 
-// keyWait returns that a task waits for its limit key: it is due, and its lambda has limits by key; nil if it
-// does not.
+// keyWait returns the reason of a task that is due and waits for its limit key; nil: it does not.
 func (in *Inbound) keyWait(t *task.Task, l *catalog.Entry, now task.Instant) *kinesinv1.WaitsFor {
 	if !t.State.IsWaiting() || t.Wake > now || t.LimitKey == "" || l == nil || in.KeyWait == nil {
 		return nil
@@ -59,7 +58,7 @@ func (in *Inbound) keyWait(t *task.Task, l *catalog.Entry, now task.Instant) *ki
 	return nil
 }
 
-// quotaWait returns that a task waits for its quota: it is due, and its lambda has one; nil if it does not.
+// quotaWait returns the reason of a task that is due and whose lambda or priority has a quota; nil: it has none.
 func (in *Inbound) quotaWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor {
 	if !t.State.IsWaiting() || t.Wake > now || in.StartQuota == nil {
 		return nil
@@ -71,8 +70,8 @@ func (in *Inbound) quotaWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor
 	return &kinesinv1.WaitsFor{Reason: waitsForQuota, Text: "the quota of " + of + " of its lambda or priority; kinesin quota list shows it"}
 }
 
-// queueWait returns that a task waits for room in its queue: it is due, and others of its partition wait for
-// that; nil if it does not, as far as this server knows.
+// queueWait returns the reason of a task that is due and in whose partition tasks wait for room in the queue; nil: none does,
+// as far as this server knows.
 func (in *Inbound) queueWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor {
 	if !t.State.IsWaiting() || t.Wake > now || in.QueueFull == nil || !in.QueueFull(t.Partition) {
 		return nil
@@ -80,7 +79,7 @@ func (in *Inbound) queueWait(t *task.Task, now task.Instant) *kinesinv1.WaitsFor
 	return &kinesinv1.WaitsFor{Reason: waitsForRoom, Text: "queue full: workers have to take tasks of its lambda and priority first"}
 }
 
-// gateText says for people which gate holds a task.
+// gateText describes the gate that holds a task, for people.
 func gateText(g *hold.Gate) string {
 	switch {
 	case g.Action == hold.Drop:
@@ -93,7 +92,7 @@ func gateText(g *hold.Gate) string {
 	return g.String()
 }
 
-// budgetText says for people how many retries a lambda allows.
+// budgetText describes the retry budget of a lambda, for people.
 func budgetText(l *catalog.Entry) string {
 	return fmt.Sprintf("retry budget: lambda %s has %v retries for each first start", l.Name, l.RetryShare)
 }

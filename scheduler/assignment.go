@@ -12,13 +12,13 @@ type assignment struct {
 	Assignment
 
 	all         []task.Partition // whoever owns them; nil before the first assignment
-	changed     bool             // some came or went since the first assignment
-	changedAt   time.Duration    // when that was, the last time; when the first assignment was, if none did
+	changed     bool             // partitions came or went since the first assignment
+	changedAt   time.Duration    // when that last happened; without a change the time of the first assignment
 	owned       []task.Partition
-	owns        map[task.Partition]bool           // has those
-	groups      map[task.Partition]task.Partition // of all partitions that have a concurrency quota
-	handingOver map[task.Partition]handOver       // fired here, and owned by another process
-	warm        int                               // that many of owned, from the first on, are warm
+	owns        map[task.Partition]bool           // owned, as a set
+	groups      map[task.Partition]task.Partition // the exclusive group of each partition with a concurrency quota
+	handingOver map[task.Partition]handOver       // dispatched here, and owned by another process
+	warm        int                               // so many of owned, from the first on, are warm
 	announced   bool                              // Handover was told that all are warm
 }
 
@@ -44,19 +44,19 @@ func (a *assignment) noteAll(all []task.Partition, before *assignment) {
 	}
 }
 
-// isNews reports whether other processes may not know yet which partitions there are, because some came or
-// went while this process ran.
+// isNews reports whether other processes may not know yet which partitions there are, because partitions came or went while
+// this process ran.
 func (a *assignment) isNews(now time.Duration) bool {
 	return a.changed && now-a.changedAt < lambdasKnown
 }
 
-// areAllKnown reports whether all members know for sure which partitions there are. Some may have come in the
-// moment in which this process started, so it waits after its first assignment as well.
+// areAllKnown reports whether all members know for sure which partitions there are. Partitions may have come in the moment
+// in which this process started, so it waits after its first assignment as well.
 func (a *assignment) areAllKnown(now time.Duration) bool {
 	return len(a.Members) <= 1 || now-a.changedAt >= lambdasKnown
 }
 
-// fired returns the partitions that are fired here.
+// fired returns the partitions whose tasks are dispatched here: those that are owned and those that are being handed over.
 func (a *assignment) fired() []task.Partition {
 	fired := slices.Clone(a.owned)
 	for p := range a.handingOver {

@@ -12,20 +12,20 @@ import (
 // Tasks with a concurrency quota are started by one process at a time. A process that owns a group opens it,
 // and then starts its tasks, when no other process does, and when it has read all that is in flight: first it
 // waits until all others follow the same list of members and know the same lambdas, then its loops count the
-// slots in use. It shuts the group as soon as it sees that another process owns it, and starts nothing while
-// the others may take it for gone.
+// slots in use. It shuts the group as soon as it sees that another process owns the group, and starts nothing while
+// the others may take this process for gone.
 
 const (
-	// quotaKnown is how long after it was set a quota is known to all processes, by all clocks.
+	// quotaKnown is how long after a quota was set all processes know the quota, by all clocks.
 	quotaKnown = 2500 * time.Millisecond
-	// startsSettle is how long after a process has stopped to start tasks of a group its last writes may be
-	// under way, where there are several processes.
+	// startsSettle is how long the last writes of a process may be under way after it stopped starting tasks of a
+	// group, where there are several processes.
 	startsSettle = time.Second
 	// openEvery is how often a process looks whether it may open its groups.
 	openEvery = 100 * time.Millisecond
 )
 
-// groupsOf returns the group of each partition that has one.
+// groupsOf returns the exclusive group of each partition that has one.
 func (s *Scheduler) groupsOf(all []task.Partition) map[task.Partition]task.Partition {
 	groups := map[task.Partition]task.Partition{}
 	if s.Concurrency == nil {
@@ -39,8 +39,8 @@ func (s *Scheduler) groupsOf(all []task.Partition) map[task.Partition]task.Parti
 	return groups
 }
 
-// followGroups has a group for the partitions that are fired, and opens each that is owned as soon as it may.
-// It returns whether one is still to be opened.
+// followGroups keeps the exclusive groups of the partitions that are dispatched here, and takes each a step further towards
+// being open if this process owns all its partitions. It reports whether a group is still to be opened.
 func (s *Scheduler) followGroups(a *assignment) (pending bool) {
 	if len(a.groups) == 0 && len(s.openings) == 0 {
 		return false
@@ -63,7 +63,7 @@ func (s *Scheduler) followGroups(a *assignment) (pending bool) {
 	return pending
 }
 
-// setGroups has a group for each name.
+// setGroups adds the groups of new names, and removes the groups of names that are gone.
 func (s *Scheduler) setGroups(of map[task.Partition][]task.Partition) {
 	old, next := *s.exclusiveGroups.Load(), exclusiveGroups{}
 	for name := range of {
@@ -96,7 +96,7 @@ func (s *Scheduler) followGroup(a *assignment, g *exclusiveGroup, o *opening, pa
 		if s.areRead(g, parts) {
 			return
 		}
-		o.phase = reads // it has more partitions, of which no other process has started a task
+		o.phase = reads // the group has more partitions, of which no other process has started a task
 	case !ok, o.phase == shut, counted != o.counted, o.phase == waiting && !slices.Equal(a.Members, o.members):
 		*o = opening{phase: waiting, members: a.Members, counted: counted, since: now}
 	}

@@ -11,25 +11,24 @@ import (
 )
 
 // inFlightTask is a task that was dispatched and has not ended, waits for its retry, or was acquired by
-// another process. Its wake-up row stays where it is. When the time comes its task row is read; no scan is
-// needed for that.
+// another process. Its wake-up row stays where it is. At checkAt its task row is read, without a scan.
 type inFlightTask struct {
 	checkAt    task.Instant // when to check again
 	id         task.ID
 	wakeRowAt  task.Instant // the place of the wake-up row, which scans pass over
 	wakeRowSeq uint64       // its seq, by which a later row in that place is known
-	worker     string       // whose lease alone is checked until rowAt; empty: the row is read
-	rowAt      task.Instant // when the row itself is read again
-	attempt    uint32       // the one that was seen last
+	worker     string       // until rowAt its lease is checked instead of the row; empty: the row is read
+	rowAt      task.Instant // when the row is read again
+	attempt    uint32       // the number of the attempt that was seen last
 	firstSeen  task.Instant // when that attempt was first seen
 	sentUntil  task.Instant // of a task without a task row: until when its message is valid
 	lastScan   uint64       // the scan that saw its wake-up row last
 	seq        uint64       // of the task as it was seen last
 	inTree     bool         // checkAt is in the tree, not in the queue
-	waiting    bool         // it waits for its wake-up, an instant of the wall clock
-	holdsSlot  bool         // it is enqueued or runs
+	waiting    bool         // the task waits for its wake-up, an instant of the wall clock
+	holdsSlot  bool         // the task is enqueued or runs
 	limitKey   string
-	overBudget bool       // it waits for its lambda's retry budget
+	overBudget bool       // the task waits for its lambda's retry budget
 	undecided  *task.Task // the wake-up row of an occurrence that waits for the one before it; else nil
 }
 
@@ -77,8 +76,8 @@ func newInFlightSet(limit *inFlightLimit) *inFlightSet {
 	return &inFlightSet{tree: btree.NewG(treeDegree, rowKey.less), byID: map[task.ID]*inFlightTask{}, limit: limit}
 }
 
-// put adds or replaces a task; false when there is no room for one more. There always is for one that holds
-// a slot of a concurrency quota, which would be exceeded if it was forgotten.
+// put adds or replaces a task; false when there is no room for another one. There always is for a task with a slot of a
+// concurrency quota, which would be exceeded if the task was forgotten.
 func (s *inFlightSet) put(t inFlightTask) bool {
 	t.lastScan = s.scan
 	one := s.byID[t.id]
@@ -105,7 +104,7 @@ func (s *inFlightSet) put(t inFlightTask) bool {
 	return true
 }
 
-// hold has a task hold a slot of its limit key, free gives that back.
+// hold counts the slot of its limit key that a task has, and free gives the slot back.
 func (s *inFlightSet) hold(t *inFlightTask) {
 	if s.keys != nil && t.holdsSlot && t.limitKey != "" {
 		s.keys.hold(t.limitKey)
@@ -118,7 +117,7 @@ func (s *inFlightSet) free(t *inFlightTask) {
 	}
 }
 
-// countKeys has the slots of limit keys counted; nil: not any more.
+// countKeys counts the slots of limit keys in keys from now on; nil: nowhere.
 func (s *inFlightSet) countKeys(keys *keySlots) {
 	for _, t := range s.byID {
 		s.free(t)
@@ -142,7 +141,7 @@ func (s *inFlightSet) plan(one *inFlightTask) {
 	s.queue = append(s.queue, k)
 }
 
-// unplan takes the next check of a task back.
+// unplan cancels the next check of a task.
 func (s *inFlightSet) unplan(one *inFlightTask) {
 	if one.inTree {
 		s.tree.Delete(rowKey{one.checkAt, one.id})
@@ -186,9 +185,9 @@ func (s *inFlightSet) has(id task.ID, wakeRowAt task.Instant) bool {
 	return one != nil && one.wakeRowAt == wakeRowAt
 }
 
-// holders returns the places of the first and the last wake-up row of the tasks that hold slots which others
-// wait for, whatever their priority: all hold one of the group, those with a limit key also one of that. Zero
-// for none.
+// holders returns the places of the first and the last wake-up row of the tasks that have slots which others wait for: all
+// have a slot of the exclusive group, in which somebody waits if groupWaits, and those with a limit key also one of the key.
+// Both are zero if there is no such task.
 func (s *inFlightSet) holders(groupWaits bool) (first, last rowKey) {
 	if !groupWaits && s.keys == nil {
 		return first, last
@@ -208,7 +207,7 @@ func (s *inFlightSet) holders(groupWaits bool) (first, last rowKey) {
 	return first, last
 }
 
-// isOlder reports whether a task is in flight as it was later than this.
+// isOlder reports whether t is an older version of a task than the one in flight.
 func (s *inFlightSet) isOlder(t *task.Task) bool {
 	one := s.byID[t.ID]
 	return one != nil && one.wakeRowAt == t.WakeRow.At && one.wakeRowSeq == t.WakeRow.Seq && t.Seq < one.seq
@@ -256,7 +255,7 @@ func (s *inFlightSet) endScan(from, to rowKey) {
 	}
 }
 
-// checkAll has every row read at once, because the process that changed it last may be gone.
+// checkAll has the rows of all tasks read at once, because the processes that changed them last may be gone.
 func (s *inFlightSet) checkAll(now task.Instant) {
 	for _, one := range s.byID {
 		t := *one
@@ -282,8 +281,8 @@ func (s *inFlightSet) firstSeen(id task.ID, attempt uint32, now task.Instant) ta
 	return now
 }
 
-// takeDue returns up to limit tasks whose check is due, and puts each off until again. A check that succeeds
-// puts or drops the task; one that fails on the way so comes again by itself.
+// takeDue returns up to limit tasks whose check is due, and postpones the check of each until again. A check that succeeds
+// puts or drops the task; after one that fails, the next check comes then.
 func (s *inFlightSet) takeDue(now, again task.Instant, limit int) []inFlightTask {
 	var taken []inFlightTask
 	for k, ok := s.first(); ok && k.at <= now && len(taken) < limit; k, ok = s.first() {
@@ -320,11 +319,11 @@ func (s *inFlightSet) shift(now task.Instant, by time.Duration) {
 	}
 }
 
-// rowUnreadMax is the longest time for which the lease alone is checked. A row that moved on unseen leaves
-// the memory then.
+// rowUnreadMax is how long a lease is checked instead of the row at most. After it a task that another process has moved on
+// is forgotten.
 const rowUnreadMax = 10 * time.Minute
 
-// nextRowRead returns when to read a row again that was just read: the longer it is in flight, the later.
+// nextRowRead returns when to read a row again that was just read: the longer the task is in flight, the later.
 func nextRowRead(firstSeen, now, next task.Instant) task.Instant {
 	return max(next, now.Add(min(now.Sub(firstSeen), rowUnreadMax)))
 }

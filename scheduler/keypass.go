@@ -6,7 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A pass reads the schedule for keys whose lists in memory ran low.
+// A pass reads the schedule for rows of limit keys whose lists in memory ran low.
 
 // nextPass returns when the next page of a pass is to be read.
 func (l *loop) nextPass() tick {
@@ -42,7 +42,8 @@ func (l *loop) passPage(ctx context.Context) error {
 	return nil
 }
 
-// passRow takes a row of a pass in; false if there is no room for it.
+// passRow puts a row of a pass into the list of its limit key, or a bare row that is due into the buffer; false: there is no
+// room.
 func (l *loop) passRow(row *task.Task) bool {
 	if l.knows(row) {
 		return true

@@ -36,7 +36,7 @@ const (
 	// Dropped is an end: the task was dropped with its lambda.
 	Dropped
 	_ // reserved: stored numbers never get another meaning
-	// Acquired belongs to a server that is about to put it on the queue of its deliver lambda.
+	// Acquired belongs to a server that is about to put the task on the queue of its deliver lambda.
 	Acquired
 	// Delivered is an end: the task is on the queue of its deliver lambda. It is stored for tasks with a key
 	// only; for others it is what is reported when they have no row.

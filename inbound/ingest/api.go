@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/refusal"
 )
 
-// How many rejected tasks one page of a list has: at most, and when nothing is said.
+// How many rejected messages and tasks a page of a list has: at most, and if the request does not say.
 const (
 	listMax     = 1000
 	listDefault = 100
@@ -24,7 +24,7 @@ const (
 
 var errNotKept = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "its contents are gone: delete it")
 
-// ListRejected pages over what was rejected, in the order of names.
+// ListRejected returns a page of the rejected messages and tasks, in the order of their names.
 func (in *Ingest) ListRejected(ctx context.Context, request *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
 	limit := cmp.Or(int(request.Limit), listDefault)
 	if limit < 1 || limit > listMax {
@@ -53,7 +53,7 @@ func (r *rejectedRow) view() *kinesinv1.Rejected {
 	}
 }
 
-// GetRejected reads one with its body.
+// GetRejected returns a rejected message or task with its contents.
 func (in *Ingest) GetRejected(ctx context.Context, request *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
 	row, err := in.Rejected.read(ctx, request.Name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (in *Ingest) GetRejected(ctx context.Context, request *kinesinv1.GetRejecte
 	return &kinesinv1.GetRejectedResponse{Rejected: v}, nil
 }
 
-// RetryRejected takes some in once more. A person who retries a stale task knows that it may run twice.
+// RetryRejected takes in rejected messages and tasks once more. A person who retries a stale task knows that it may run twice.
 func (in *Ingest) RetryRejected(ctx context.Context, request *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error) {
 	if err := checkNames(request.Names); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p 
 	return id, refusal.Problem(in.Rejected.delete(lasting, &row))
 }
 
-// tasksOf returns the tasks of a rejected message.
+// tasksOf returns the tasks of a rejected message, or the rejected task.
 func (in *Ingest) tasksOf(ctx context.Context, row *rejectedRow) ([]*kinesinv1.BufferedTask, error) {
 	if !row.Whole {
 		t := &kinesinv1.BufferedTask{}
@@ -143,7 +143,7 @@ func (in *Ingest) tasksOf(ctx context.Context, row *rejectedRow) ([]*kinesinv1.B
 	return e.GetTasks(), err
 }
 
-// DeleteRejected deletes some for good.
+// DeleteRejected deletes rejected messages and tasks for good.
 func (in *Ingest) DeleteRejected(ctx context.Context, request *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error) {
 	if err := checkNames(request.Names); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (in *Ingest) DeleteRejected(ctx context.Context, request *kinesinv1.DeleteR
 var errNoInboundKey = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
 	"this server has no inbound buffer: tasks are scheduled through its API only; with `--inbound-queue` it has one")
 
-// Key returns the key of clients that send to the buffer themselves, for all lambdas.
+// Key returns the key with which a client can send tasks of all lambdas to the buffer.
 func (in *Ingest) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
 	if in.Buffer == nil || in.InboundSealer == nil {
 		return nil, errNoInboundKey

@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Batch is the tasks of one call. The caller builds and plans each of them, sets Err where it refuses one,
-// and then calls SendDirect, Write and Announce.
+// Batch is the tasks of one call. The caller builds and plans each task, sets the Err of a task that it refuses, and then
+// calls SendDirect, Write and Announce.
 type Batch struct {
 	*Intake
 	Now   task.Instant
@@ -25,17 +25,17 @@ type Batch struct {
 	First bool // no earlier call asked for the same tasks
 	// Elapsed is the time since the first call that asked for them: delays count from then.
 	Elapsed time.Duration
-	// Caller is for whom alone the request ids of the call count; empty: the server itself.
+	// Caller is the identity whose request ids are told apart from those of others; empty: the server itself.
 	Caller string
 	// MaySchedule reports whether the caller may schedule tasks of a collection, and so may learn of one that
 	// has his key; nil: of all.
 	MaySchedule func(l *catalog.Entry, collection string) bool
 
-	since time.Duration // age of the catalog that it saw, in monotonic time
+	since time.Duration // when the catalog that it uses was read, in monotonic time
 	ops   []store.Op    // the rows of all tasks
 	round dispatcher.Round
 	takes bool   // its task is a follow-up that takes its key
-	keyed uint64 // seq of its tasks with a key; 0: none so far
+	keyed uint64 // seq of its tasks with a key; 0: it has none so far
 
 	lambda *catalog.Entry // found last: most calls name one
 }
@@ -66,14 +66,14 @@ type Incoming struct {
 	requested task.Instant // due time before it was rounded up to what a row can hold
 	rows      []store.Op   // its rows, the last of which decides; none: it needs no row
 	at        int          // index of rows in the ops that are written
-	onlyLive  bool         // of the tasks with its key only one that lives holds it
+	onlyLive  bool         // an ended task with its key does not keep the key
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
 	start     dispatcher.Start
-	ended     *task.Task // that had its key before, and whose row it replaces
-	follow    []byte     // what follows it, if that does not fit its row
+	ended     *task.Task // the ended task that had its key before, whose row it replaces
+	follow    []byte     // its follow-ups, if they do not fit its row
 }
 
-// Begin starts a call that takes in n tasks. The caller calls end when it is over.
+// Begin begins a batch of n tasks. The caller calls end when the call is over.
 func (in *Intake) Begin(n int) (b *Batch, end func()) {
 	end = in.calls.begin()
 	now := in.Clock.Now()
@@ -85,7 +85,7 @@ func (in *Intake) Begin(n int) (b *Batch, end func()) {
 // IsNew reports whether a task is neither refused so far nor known to exist.
 func (c *Incoming) IsNew() bool { return c.Err == nil && !c.Exists }
 
-// IsOpen reports whether rows of a new task are to be written, or were.
+// IsOpen reports whether the rows of a new task are to be written, or were.
 func (c *Incoming) IsOpen() bool { return c.IsNew() && len(c.rows) > 0 }
 
 // IsDirect reports whether a task is to go to the queue of its deliver lambda without a row.
@@ -122,13 +122,13 @@ func (b *Batch) put(c *Incoming, rows []store.Op) {
 	b.noteRows(c, len(rows))
 }
 
-// putAlone plans the wake-up row of a task that needs no other.
-func (b *Batch) putAlone(c *Incoming, t *task.Task) {
+// putWakeup plans the wake-up row of a task that needs no task row.
+func (b *Batch) putWakeup(c *Incoming, t *task.Task) {
 	b.ops = store.AppendFirst(b.ops, t)
 	b.noteRows(c, 1)
 }
 
-// noteRows notes that the last rows are a task's.
+// noteRows notes that the last rows of the batch are those of a task.
 func (b *Batch) noteRows(c *Incoming, rows int) {
 	c.at = len(b.ops) - rows
 	c.rows, c.Task = b.ops[c.at:], &b.ops[len(b.ops)-1].Task
@@ -165,8 +165,8 @@ func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Inc
 	}
 }
 
-// Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A
-// matched task was told when its slot was settled.
+// Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others, but for tasks that
+// a waiting worker got, of which it knows.
 func (b *Batch) Announce(ctx context.Context) {
 	b.announceExisting()
 	var messages []queue.Message

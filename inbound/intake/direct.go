@@ -62,7 +62,7 @@ func (b *Batch) SendDirect(ctx context.Context) {
 			if !errors.Is(err, queue.ErrMissing) {
 				row.Enqueued = now // the queue may have it, so that a cancel is too late
 			}
-			b.putAlone(c, &row)
+			b.putWakeup(c, &row)
 			continue
 		}
 		c.Task, c.ID = &d.Task, d.ID

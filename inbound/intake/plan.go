@@ -25,7 +25,7 @@ func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task
 		t.Wake = t.Due
 		b.put(c, store.FirstWithRow(*t))
 	} else {
-		b.putAlone(c, t)
+		b.putWakeup(c, t)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 
 // How results are sent.
 const (
-	flushMax         = 32 // reports that are sent without a linger
+	flushMax         = 32 // so many reports are sent without a linger
 	promptLinger     = time.Millisecond
-	flushSlotsShare  = 4 // as are reports of one part in this many of the slots
+	flushSlotsShare  = 4 // or, if that is less, one report for so many slots
 	reportsPerSend   = 1024
 	resultBytesMax   = 4 << 20         // of the values in one message, beside one that has more
 	unknownDelay     = 5 * time.Second // until a task of an unknown lambda is tried elsewhere
@@ -38,9 +38,8 @@ func (s *session) report(a *attempt) {
 	}
 }
 
-// flushes reports whether the outbox is sent at once. A small one is sent no sooner than the linger after the
-// last message: so the first result goes at once, and those of a busy time go together. The linger is short
-// if one of them is awaited.
+// flushes reports whether the outbox is sent at once. A small one is sent no sooner than the linger after the last message:
+// so the first result goes at once, and those of a busy time go together. The linger is short if somebody waits for a result.
 func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
 
 func (s *session) linger() time.Duration {
@@ -50,8 +49,8 @@ func (s *session) linger() time.Duration {
 	return s.cfg.Linger
 }
 
-// nextRequest takes the next message from the outbox. Without one it returns how long to wait for it; forever
-// if only something new brings one.
+// nextRequest takes the next message from the outbox. If it is too early for one, nextRequest returns how long to wait; forever
+// if nothing is there to be sent.
 func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +94,7 @@ func (o *outbox) fitting() int {
 	return most
 }
 
-// rest returns what follows the first n; when that is nothing, the memory is used again.
+// rest returns all but the first n attempts. If none is left, the memory of all is used again.
 func rest(all []*attempt, n int) []*attempt {
 	if n < len(all) {
 		return all[n:]
@@ -150,9 +149,9 @@ func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
 	s.noteProgress()
 }
 
-// watchResults logs when results wait and the server has taken none for longer than a lease, and gives a stream
-// up on which it has answered for none for as long: heartbeats take another way, so the worker would hold its
-// tasks, and its slots at the server, for ever.
+// watchResults logs when results wait and the server has taken none for longer than a lease, and gives up a stream on which
+// the server has answered none for as long: heartbeats take another way, so the worker would otherwise keep its tasks, and
+// its slots at the server, for ever.
 func (s *session) watchResults() {
 	now := clock.Mono(s.cfg.Clock)
 	s.mu.Lock()
