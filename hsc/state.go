@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Service, sessions, streams and slot groups name each other, so their types stand together; what is done
-// with them stands in the files above.
+// Service, sessions, streams and slot groups name each other, so their types stand together; their methods are in the files
+// about what they do.
 
 // attempt names one try of one task.
 type attempt struct {
@@ -97,7 +97,7 @@ type stream struct {
 
 	ctx    context.Context //nolint:containedctx // the life of the stream, which other calls may end
 	stop   context.CancelCauseFunc
-	detach func() bool // from the end of the service
+	detach func() bool // keeps the end of the service from ending ctx
 
 	requests chan *kinesinv1.WorkRequest // read and not yet stored; closed by the reader
 	batch    reportBatch                 // used by storeReports alone
@@ -133,8 +133,8 @@ type report struct {
 
 	event task.Event           // Finish or Start; worker and attempt are filled in
 	row   *task.Task           // as last seen; nil: to be read
-	add   *kinesinv1.Followups // what else is to follow the task, if it succeeds
-	chain *task.Chain          // with that
+	add   *kinesinv1.Followups // more follow-ups of the task, if it succeeds
+	chain *task.Chain          // of the task, with add
 
 	done    bool
 	problem *kinesinv1.Problem // of a report that is done; nil: it is stored
@@ -144,17 +144,17 @@ type report struct {
 	entry  *catalog.Entry
 	at     int  // which of the writes changes the task row
 	moved  bool // the wake-up row goes to another place
-	stored bool // changed by this report, now
+	stored bool // this report has changed the row
 }
 
-// reportBatch holds the memory in which reports are prepared; a stream uses one again and again.
+// reportBatch is the memory in which reports are prepared; a stream uses the same one again and again.
 type reportBatch struct {
 	// awaited says that a call waits for the acks. On a stream the slots are free already, so the writes may
 	// wait for others.
 	awaited  bool
 	reports  []report
 	ops      []store.Op
-	needless []task.Task // whose wake-up rows are needless
+	needless []task.Task // their wake-up rows are not needed any more
 }
 
 // workList is what the service has to do besides answering calls. Run does it, in rounds. It has three kinds
@@ -190,10 +190,10 @@ type suspectState struct {
 	readAt  task.Instant // when it was read from the lease, by clock.Steady; 0: it was reserved here
 }
 
-// accepted is what a process accepts at the moment.
+// accepted says which tasks a worker process accepts at the moment.
 type accepted struct {
 	anything, suspects, blamed bool
-	// backoff is how long it accepts no blamed task at most; zero: until something changes.
+	// backoff is how long the process accepts no blamed task at most; zero: until something changes.
 	backoff time.Duration
 }
 

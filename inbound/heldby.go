@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// heldBy returns what holds tasks of a lambda back, as far as it is known here without a read of tasks; late
-// says that a task is overdue.
+// heldBy returns what holds tasks of a lambda back, as far as this process knows without reading tasks; late says that a task
+// is overdue.
 func (in *Inbound) heldBy(l *catalog.Entry, late bool) (all []*kinesinv1.HeldBy) {
 	var held HeldBack
 	if in.HeldBack != nil {
@@ -42,7 +42,7 @@ func (in *Inbound) heldBy(l *catalog.Entry, late bool) (all []*kinesinv1.HeldBy)
 	return all
 }
 
-// keyLimitsText says for people what a lambda allows each limit key.
+// keyLimitsText describes what a lambda allows each limit key, for people.
 func keyLimitsText(l *catalog.Entry) string {
 	var limits []string
 	if l.LimitKeyConcurrency > 0 {
@@ -58,8 +58,8 @@ func noWorker(l *catalog.Entry) *kinesinv1.HeldBy {
 	return &kinesinv1.HeldBy{Reason: waitsForWorker, Text: noWorkerText(l)}
 }
 
-// heldByGates returns the gates of a lambda that are in force. How many tasks they hold is known of all
-// together, so it is told only of one that is alone; none may mean that they were not read since it was set.
+// heldByGates returns the gates of a lambda that are in force. How many tasks gates hold is known for all gates together, so
+// the number is given only if there is one gate; without tasks it may be that none was read since the gate was set.
 func (in *Inbound) heldByGates(l *catalog.Entry, held int64) (all []*kinesinv1.HeldBy) {
 	if in.Gates == nil {
 		return nil
@@ -78,7 +78,7 @@ func (in *Inbound) heldByGates(l *catalog.Entry, held int64) (all []*kinesinv1.H
 	return all
 }
 
-// gateHoldText says for people what a gate does, and to which tasks.
+// gateHoldText describes what a gate does, and to which tasks, for people.
 func gateHoldText(g *hold.Gate) string {
 	text := g.String()
 	switch {
@@ -100,8 +100,7 @@ func gateHoldText(g *hold.Gate) string {
 	return text + "all tasks"
 }
 
-// heldByQuotas returns the quotas of starts of which tasks wait. Those of a priority wait for its own quota
-// and for that of the lambda.
+// heldByQuotas returns the quotas for which tasks wait: those of a priority wait for its own quota and for that of the lambda.
 func (in *Inbound) heldByQuotas(l *catalog.Entry, held *HeldBack) (all []*kinesinv1.HeldBy) {
 	var spent [task.PrioritiesMax]PriorityRates
 	if in.Rates != nil {
@@ -130,7 +129,7 @@ func (in *Inbound) heldByQuotas(l *catalog.Entry, held *HeldBack) (all []*kinesi
 	return all
 }
 
-// quotaHoldText says for people what a quota allows.
+// quotaHoldText describes what a quota allows, for people.
 func quotaHoldText(of string, l *StartLimit, used float64) string {
 	text := "the quota of " + of
 	if l.Concurrency > 0 {

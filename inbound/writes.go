@@ -24,7 +24,7 @@ func staleSeq(is, want uint64) error {
 	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "the task is at seq %d and not at %d: it has changed since; read it again", is, want)
 }
 
-// change performs writes, with an outcome for each.
+// change applies ops, and returns an outcome for each.
 func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
 	results := store.Outcomes(ctx, in.Store, ops)
 	for k := range ops {

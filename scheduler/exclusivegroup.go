@@ -8,19 +8,19 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// exclusiveGroup counts the slots of a group, as far as this process knows.
+// exclusiveGroup counts the slots of an exclusive group, as far as this process knows.
 type exclusiveGroup struct {
 	*limit.Slots
 
-	// slotCount numbers the last count of the slots in use that the loops of the group are to make.
+	// slotCount numbers the newest count of the slots in use that the loops of the group are to make.
 	slotCount atomic.Uint64
 	// opened is since when the others have counted this process as a member, if it may start tasks since then
 	// because it knows all that is in flight and no other process starts any; nil: it may not.
 	opened atomic.Pointer[task.Instant]
 }
 
-// isOpen reports whether this process may start tasks of the group: it is open, and the others cannot have
-// taken this process for gone since.
+// isOpen reports whether this process may start tasks of the group: the group is open, and the others cannot have taken this
+// process for gone since it was opened.
 func (g *exclusiveGroup) isOpen(h Handover) bool {
 	since := g.opened.Load()
 	if since == nil {
@@ -30,23 +30,23 @@ func (g *exclusiveGroup) isOpen(h Handover) bool {
 	return ok && counted == *since
 }
 
-// exclusiveGroups are the groups of the partitions that are fired here. Run replaces them.
+// exclusiveGroups are the groups of the partitions that are dispatched here. Run replaces them.
 type exclusiveGroups map[task.Partition]*exclusiveGroup
 
 // opening is how far this process is with a group that it owns.
 type opening struct {
 	phase   openingPhase
-	members []string     // among which it owns the group
-	counted task.Instant // since when the others count it
-	since   time.Duration
+	members []string      // among which this process owns the group
+	counted task.Instant  // since when the others count this process as a member
+	since   time.Duration // monotonic time when waiting or settles began
 }
 
 type openingPhase uint8
 
 const (
 	shut    openingPhase = iota // another process owns the group, or this one is not counted
-	waiting                     // for the others to follow
-	settles                     // they do, and what they wrote last has to be stored
+	waiting                     // until the others follow the same list of members
+	settles                     // the last writes of the others may be under way
 	reads                       // the loops count the slots in use
 	open
 )

@@ -85,8 +85,8 @@ func (scheduler) Enqueued(*task.Task)        {}
 func (scheduler) Done([]task.Task)           {}
 func (scheduler) CancelRequested(*task.Task) {}
 
-// Inbound returns what takes calls, with a queue in memory. Tasks may be due as far ahead as horizon says; 0:
-// as by default.
+// Inbound returns an Inbound over the world's store and a queue in memory. Tasks may be due as far ahead as horizon says; 0: as
+// by default.
 func (w *World) Inbound(c inbound.Config, horizon time.Duration) *inbound.Inbound {
 	w.T.Helper()
 	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})

@@ -90,8 +90,8 @@ func checkID(b *intake.Batch, token task.Token, l *catalog.Entry, item *kinesinv
 	return b.CheckHorizon(token.Due)
 }
 
-// openArrival opens the id of an arrival. If its lambda was deleted, a person's retry goes to the lambda that
-// has the same name now, under an id of that.
+// openArrival opens the id of an arrival. If its lambda was deleted, a person's retry goes to the lambda that has the same
+// name now, under an id of that lambda.
 func (in *Ingest) openArrival(ctx context.Context, a *arrival) (task.Token, *catalog.Entry, error) {
 	token, l, err := in.openIssued(ctx, a.Id)
 	if l != nil || !a.manual || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {

@@ -60,7 +60,7 @@ type Incoming struct {
 	Err error
 	// Exists says that the task is not new, or that it was dropped: it is not announced.
 	Exists bool
-	// Replaces says that the task that holds the key is to be replaced by this one, and Replaced that it was.
+	// Replaces says that the task that has the key is to be replaced by this one, and Replaced that it was.
 	Replaces, Replaced bool
 
 	requested task.Instant // due time before it was rounded up to what a row can hold

@@ -88,8 +88,8 @@ func (b *Batch) SetExpiry(l *catalog.Entry, t *task.Task, item *kinesinv1.Schedu
 		t.StartBefore.Time().UTC().Format(time.RFC3339Nano), t.Due.Time().UTC().Format(time.RFC3339Nano))
 }
 
-// BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task
-// taken in again.
+// BufferedTask is the inverse of Build, for a task without a key: it returns the message by which the task is taken in
+// again.
 func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
 	item := api.ItemOf(t)
 	item.Lambda, item.Priority, item.Payload = l.Name, l.Priorities[t.Partition.Priority], payload
@@ -108,10 +108,10 @@ func (b *Batch) CheckHorizon(due task.Instant) error {
 	return refusal.Invalid("due time is too far ahead: at most %s", b.Horizon)
 }
 
-// The fates of a new task whose key is held.
+// What becomes of a new task whose key another task has.
 const (
-	conflictKeep = "keep" // also when nothing is said: the call answers with the task that holds the key
-	// ConflictReplace has the new task replace one that lives, or take the key of one that has ended.
+	conflictKeep = "keep" // also if the item does not say: the call answers with the task that has the key
+	// ConflictReplace has the new task replace a live task, or take the key of an ended one.
 	ConflictReplace = "replace"
 	// ConflictReject refuses the new task.
 	ConflictReject = "reject"

@@ -17,7 +17,7 @@ import (
 const (
 	reserveBytesMax = 256 << 20
 	reserveBytesMin = 16 << 20
-	reservePart     = 10 // the part of the file system that is reserved, as a divisor; so below
+	reservePart     = 10 // a tenth of the file system is reserved; the other parts are written like this, too
 	ballastBytesMax = 32 << 20
 	measureEvery    = time.Second
 	memTablePart    = 64 // of a small file system
@@ -35,16 +35,16 @@ type space struct {
 	dir   string
 	log   *slog.Logger
 
-	total   uint64 // size of the file system; 0 when it cannot tell
+	total   uint64 // size of the file system; 0: unknown
 	reserve uint64 // below this the store is full
 	ballast uint64 // size of a file that is deleted when the disk is full after all
 
 	free    atomic.Uint64
 	full    atomic.Bool
-	written atomic.Int64 // bytes since it was measured last
+	written atomic.Int64 // bytes since the last measurement
 	next    atomic.Int64 // monotonic time of the next measurement, as a time.Duration
-	freeing atomic.Int64 // the same of the next compaction that frees space
-	mu      sync.Mutex   // held while measuring
+	freeing atomic.Int64 // monotonic time of the next compaction that may free space
+	mu      sync.Mutex   // locked while measuring
 	dropped atomic.Bool  // there is no ballast file
 }
 
@@ -73,8 +73,8 @@ func (s *space) fileBytesMax() int64 {
 	return int64(min(max(s.total/filePart, fileBytesMin), fileBytesMax))
 }
 
-// reserveFor sets the limits. The reserve is what may have to be written before anything can be deleted: the
-// log and the flush of all memtables.
+// reserveFor sets the sizes of reserve and ballast for memtables of a size. The reserve is what may have to be written before
+// anything can be deleted: the log and the flush of all memtables.
 func (s *space) reserveFor(memTable int) {
 	tables := uint64(memTablesMax * memTable)
 	s.reserve = max(min(reserveBytesMax, s.total/reservePart), reserveBytesMin+tables)
@@ -102,7 +102,7 @@ func (s *space) wrote(n int) {
 
 func (s *space) isFull() bool { return s.full.Load() }
 
-// check is isFull by a measurement of the last second.
+// check reports whether the store is full, by a measurement of the last second.
 func (s *space) check() bool {
 	s.tick()
 	return s.isFull()
@@ -145,7 +145,7 @@ func (s *space) logFull(isFull bool, free uint64) {
 	s.log.Info("store has space again: accepting new tasks", attrs...)
 }
 
-// layBallast writes the ballast file if there is room for it beside the reserve. The store works without it.
+// layBallast writes the ballast file if there is room for it beside the reserve. The store works without the file.
 func (s *space) layBallast() {
 	if s.total == 0 || s.full.Load() {
 		return
