@@ -10,12 +10,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// looksMax bounds the groups of slots that are looked at for one task.
+// looksMax bounds the slot groups that are looked at for one task.
 const looksMax = 64
 
-// Waiting is a group of slots of a worker of this process. Two that are equal are the same group.
+// Waiting is a slot group of a worker that is connected to this process. Two that are equal are the same slot group.
 type Waiting interface {
-	// IsIdle reports whether the group has waited for a message for a moment. It is a hint: Reserve decides.
+	// IsIdle reports whether the slot group has waited for a message for a moment. It is a hint: Reserve decides.
 	IsIdle(now time.Duration) bool
 	// Reserve reserves a free slot for a task of a lambda; nil: there is none.
 	Reserve(l *catalog.Entry) Slot
@@ -29,16 +29,16 @@ type Slot interface {
 	Settle(claimed *task.Task, outcome error)
 }
 
-// Register has the groups of slots of all workers of this process, by the lambdas that they serve. The zero
+// Register has the slot groups of all workers that are connected to this process, by the lambdas that they serve. The zero
 // Register has none. It is safe for concurrent use and does no I/O.
 type Register struct {
-	turn atomic.Uint32 // so that groups take turns at being looked at first
+	turn atomic.Uint32 // so that slot groups take turns at being looked at first
 
 	mu       sync.RWMutex
 	byLambda map[string][]Waiting // whose slices are replaced and never changed
 }
 
-// Add adds a group that serves a lambda.
+// Add adds a slot group that serves a lambda.
 func (r *Register) Add(lambda string, w Waiting) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *Register) Add(lambda string, w Waiting) {
 	r.byLambda[lambda] = append(slices.Clip(r.byLambda[lambda]), w)
 }
 
-// Remove removes a group that served a lambda.
+// Remove removes a slot group that served a lambda.
 func (r *Register) Remove(lambda string, w Waiting) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *Register) Remove(lambda string, w Waiting) {
 	}
 }
 
-// Of returns the groups that serve a lambda, which may be nil: none then.
+// Of returns the slot groups that serve a lambda; none for nil.
 func (r *Register) Of(l *catalog.Entry) []Waiting {
 	if l == nil {
 		return nil

@@ -73,17 +73,17 @@ type Config struct {
 	// Ended is called with tasks that reached their end. It may be nil.
 	Ended func(ids []task.ID)
 
-	// Caller returns the identity that makes a call, whose are the leases that it registers: claims,
-	// heartbeats, results and the end of a lease of another identity are refused. nil: all calls are of one.
+	// Caller returns the identity that makes a call. A lease belongs to the identity that registered it: claims,
+	// heartbeats, results and the end of another identity's lease are refused. nil: all calls are of one identity.
 	Caller func(ctx context.Context) string
 	// Foreign is called when such a call of another identity is refused. It may be nil.
 	Foreign func(ctx context.Context, worker string)
-	// Execute refuses a caller that may not run the tasks of a lambda; without one, of any lambda. nil: every
-	// caller may.
+	// Execute refuses a caller that may not run the tasks of a lambda; without a name, the tasks of any lambda.
+	// nil: every caller may.
 	Execute func(ctx context.Context, lambda string) error
 
-	// Extend returns the chain of a task with what its handler adds to what follows it, after that was
-	// checked and stored. nil: handlers add nothing.
+	// Extend checks and stores the follow-ups that the handler of a task adds, and returns the task's chain with
+	// them. nil: handlers add none.
 	Extend func(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error)
 	// Parent returns the parent of a task as its handler gets it, without its id and lambda, which it may read
 	// with rows; nil if the task follows no other. nil: no task does.

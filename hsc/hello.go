@@ -68,9 +68,8 @@ func (s *Service) admitStream(st *stream) error {
 	return nil
 }
 
-// groupsOf checks the slot groups of a process. Lambdas that do not exist are missing: their tasks are
-// claimed as soon as they do, and meanwhile those of the others. Only if none exists there is nothing to do
-// yet.
+// groupsOf checks the slot groups of a process, and returns which of their lambdas do not exist: tasks of these are claimed
+// once they exist. If none exists, groupsOf returns an error.
 func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) (groups []*slotGroup, missing []string, err error) {
 	if len(wire) > GroupsMax {
 		return nil, nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
@@ -102,7 +101,7 @@ func allMissing(missing []string, names int) error {
 	return api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, `unknown lambda "%s": create it first`, strings.Join(missing, `", "`))
 }
 
-// checkLambdas returns those that do not exist, and refuses those that no worker may run, or not this one.
+// checkLambdas returns the lambdas that do not exist, and refuses those whose tasks no worker may run, or not this one.
 func (s *Service) checkLambdas(ctx context.Context, names []string) (missing []string, err error) {
 	if n := len(names); n == 0 || n > LambdasMax {
 		return nil, invalid("%d lambdas: want 1 to %d", n, LambdasMax)
@@ -134,9 +133,9 @@ func (s *Service) checkLambda(ctx context.Context, name string) error {
 	return nil
 }
 
-// takeOver makes this the worker's stream. The worker names all attempts that it holds, including those whose
-// results were not acknowledged. It returns the tasks that an earlier stream sent and the worker does not
-// name: they have never arrived, and are to be released.
+// takeOver makes st the stream of its worker. held are all attempts that the worker has, including those whose results were
+// not acknowledged. takeOver returns the tasks that an earlier stream sent and the worker does not name: they have never
+// arrived, and are to be released.
 func (st *stream) takeOver(held []attempt, rows []task.Task) (unheld []task.Task) {
 	sess := st.sess
 	sess.mu.Lock()

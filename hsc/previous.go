@@ -55,8 +55,8 @@ func fenceAll(results []*kinesinv1.Result) []*kinesinv1.ResultAck {
 	return acks
 }
 
-// closeStream lets nothing more go out on the stream of a worker that has gone on to another lease: what was
-// not sent, and what is being claimed for it, goes back.
+// closeStream closes the stream of a worker that has gone on to another lease. Tasks that were not sent, or are being
+// claimed for the stream, go back to their queues.
 func (s *session) closeStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

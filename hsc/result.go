@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// recordRoundsMax bounds how often a report is decided again because its row had changed.
+// recordRoundsMax bounds how often a report is decided anew because its row has changed.
 const recordRoundsMax = 6
 
 // finishOf returns the report of a result, or the problem with a result that is malformed.
@@ -43,9 +43,9 @@ func startOf(s *kinesinv1.Started) (report, bool) {
 	}}, ok
 }
 
-// record writes reports into their rows, each under the condition that the attempt still owns its task. It
-// sends the messages that this leads to, and leaves in every report what became of it. A report that was
-// recorded before is fine. It does not wait for a store that fails: then the reports are unavailable.
+// record writes reports into their rows, each under the condition that the attempt still owns its task, sends the messages
+// of tasks that are enqueued again, and leaves in every report what became of it. A report that was recorded before
+// succeeds. While the store fails, record does not wait: it answers reports with "unavailable".
 func (s *Service) record(ctx context.Context, sess *session, reports []report) {
 	s.recordBatch(ctx, sess, &reportBatch{reports: reports})
 }
@@ -178,7 +178,7 @@ func (r *report) refuse(worker string, err error) {
 	}
 }
 
-// isRecorded reports whether the row says that this attempt of the worker ended this way.
+// isRecorded reports whether a row says that the attempt of a number ended on the worker with outcome o.
 func isRecorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
 	for i := len(t.History) - 1; i >= 0; i-- {
 		if a := &t.History[i]; a.Number == number {
@@ -328,8 +328,8 @@ func (s *Service) callHooks(r *report) {
 	}
 }
 
-// endAttempts records an event for each of the attempts that the rows have. The wake-up finds a report that
-// cannot be written now.
+// endAttempts records an event for the attempt of each row. If a report cannot be written now, the wake-up of the task ends
+// the attempt later.
 func (s *Service) endAttempts(ctx context.Context, sess *session, rows []task.Task, event func(row *task.Task) task.Event) {
 	if len(rows) == 0 {
 		return

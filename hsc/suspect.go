@@ -16,14 +16,14 @@ func suspectFromLease(l *lease.Lease, steady task.Instant) suspectState {
 
 func isBlamed(m queue.Message) bool { return queue.NameFor(&m.Task).Class == queue.Blamed }
 
-// isProven reports whether an attempt that began then has run for long enough. One that begins in the future
-// shows that the clock was set back.
+// isProven reports whether an attempt has run for so long that it is not expected to take down its process. An attempt that
+// began in the future shows that the clock was set back, and counts as proven.
 func isProven(began, now task.Instant) bool {
 	return now >= began.Add(task.QuarantineMin) || began > now.Add(task.QuarantineMin)
 }
 
-// hasWaited reports whether a task was enqueued so long ago. It is true for one that was enqueued in the
-// future, because the clock was set back since.
+// hasWaited reports whether a task was enqueued at least d ago. It is true for a task that was enqueued in the future,
+// because the clock was set back since.
 func hasWaited(t *task.Task, now task.Instant, d time.Duration) bool {
 	return now >= t.Enqueued.Add(d) || t.Enqueued > now.Add(task.ClockBound)
 }
@@ -126,7 +126,7 @@ func (s *session) reserveSuspect(id task.ID, steady task.Instant) bool {
 	return true
 }
 
-// accepts returns what the process accepts. Call with mu held.
+// accepts returns which tasks the process accepts now. Call with mu held.
 func (s *session) accepts(steady task.Instant) accepted {
 	a := accepted{anything: !s.inQuarantine(), suspects: s.suspect.id.IsZero()}
 	if a.blamed = a.suspects && !s.backingOff(steady); a.suspects && !a.blamed {
@@ -170,8 +170,8 @@ const (
 	suspectPause = 250 * time.Millisecond
 	// provenLookEvery is the interval at which a process is checked for young attempts.
 	provenLookEvery = 20 * time.Millisecond
-	// provenWaitMax bounds the wait for that. Attempts that are claimed at its beginning are old enough after
-	// half of it.
+	// provenWaitMax bounds the wait until a process has no young attempts. Attempts that are claimed when the wait
+	// begins are old enough after half of it.
 	provenWaitMax = 2 * task.QuarantineMin
 	// quarantineLookEvery is the interval at which a process is checked for the end of its quarantine.
 	quarantineLookEvery = 250 * time.Millisecond

@@ -10,20 +10,20 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// firedPartition is a partition that is fired here.
+// firedPartition is a partition whose tasks this process dispatches.
 type firedPartition struct {
 	task.Partition
 	minheap.Place // in idlePartitions.looks
 
 	loop atomic.Pointer[loop] // nil: the partition is idle; changed with idlePartitions.mu held
-	// later is the earliest wake-up that there was a hint of, and no loop was told, since the last look.
+	// later is the earliest wake-up of which a hint came since the last look, and of which no loop was told.
 	later atomic.Int64
 
 	// These are guarded by idlePartitions.mu.
 	since  task.Instant // when the partition came here: see fullScan
 	lookAt tick         // when it is looked at next
 	warm   bool         // it was looked at, or a loop has read it
-	gone   bool         // it is not fired here any more
+	gone   bool         // its tasks are not dispatched here any more
 }
 
 // note notes a wake-up that no loop was told of.
@@ -35,7 +35,7 @@ func (p *firedPartition) note(at task.Instant) {
 	}
 }
 
-// isWarm reports whether all that is due soon in the partition is known.
+// isWarm reports whether all tasks of the partition that are due soon are known.
 func (p *firedPartition) isWarm(i *idlePartitions) bool {
 	if l := p.loop.Load(); l != nil {
 		return l.stats.warm.Load()
@@ -55,9 +55,9 @@ type idlePartitions struct {
 
 	mu    sync.Mutex                    // guards what follows
 	group *loopGroup                    // nil: Run has not begun, or ends
-	wall  loopClock                     // as a loop that was never idle would have it
+	wall  loopClock                     // the clock of a loop that was never idle
 	rows  int                           // of look-ahead for a loop that is started
-	loops int                           // of partitions that are fired here
+	loops int                           // how many run
 	looks minheap.Heap[*firedPartition] // by when they are looked at
 }
 
@@ -69,7 +69,7 @@ func (i *idlePartitions) look(p *firedPartition, at tick) {
 	}
 }
 
-// begin lets partitions have loops, end ends that.
+// begin lets partitions have loops, which g starts; after end they get none.
 func (i *idlePartitions) begin(g *loopGroup, c clock.Clock) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 const (
 	// keyRowsMax is how many waiting rows of one key a loop remembers at most.
 	keyRowsMax = 1024
-	// keyRowsShare bounds them by what is left of the memory for all keys: a key may have one part in so many
-	// of that, and one row in any case while there is room (dynamic thresholds, Choudhury and Hahne 1998).
+	// keyRowsShare bounds the rows of one key by what is left of the memory for all keys: one part in so many of
+	// that, and one row in any case while there is room (dynamic thresholds, Choudhury and Hahne 1998).
 	keyRowsShare = 16
 	// keyForceMax is how many rows there may be beyond the bound, so that a key without a row gets one.
 	keyForceMax = 4096
@@ -51,8 +51,8 @@ type keyList struct {
 	// more says that rows of the key at or behind from may be in the schedule and not in rows.
 	more    bool
 	from    rowKey
-	left    int    // rows that were left there, about
-	counted rowKey // up to where they are counted
+	left    int    // about how many rows were left in the schedule
+	counted rowKey // up to where left counts them
 	low     bool   // it is in keyQueue.low
 	stopped uint64 // the pass that has left a row of the key out
 }
@@ -96,7 +96,7 @@ func newKeyQueue(limit *inFlightLimit, keep int) *keyQueue {
 	return &keyQueue{lists: map[string]*keyList{}, limit: limit, keep: keep}
 }
 
-// isEmpty reports whether nothing waits.
+// isEmpty reports whether no row waits, here or in the schedule.
 func (q *keyQueue) isEmpty() bool {
 	return q.rows == 0 && len(q.low) == 0 && !q.unlisted && !q.pass.underWay
 }
@@ -254,7 +254,7 @@ func (q *keyQueue) time(l *keyList, at task.Instant) {
 	q.timed.Put(l)
 }
 
-// wake makes the keys ready whose time has come.
+// wake makes the keys whose time has come ready.
 func (q *keyQueue) wake(now task.Instant) {
 	for q.timed.Len() > 0 && q.timed.First().at <= now {
 		l := q.timed.Pop()
@@ -263,20 +263,20 @@ func (q *keyQueue) wake(now task.Instant) {
 	}
 }
 
-// freed makes a key ready for which a slot is free, if anything of it waits for one.
+// freed makes a key for which a slot is free ready, if rows of the key wait for a slot.
 func (q *keyQueue) freed(key string) {
 	if l := q.lists[key]; l != nil && l.state == keyFilled {
 		q.refree(l)
 	}
 }
 
-// refree makes a list ready that waits for a slot.
+// refree makes a list that waits for a slot ready.
 func (q *keyQueue) refree(l *keyList) {
 	l.state = keyReady
 	q.ready = append(q.ready, l)
 }
 
-// freedAll makes all keys ready that wait for a slot or for their rate, because the limits have changed.
+// freedAll makes all keys that wait for a slot or for their rate ready, because the limits have changed.
 func (q *keyQueue) freedAll() {
 	for _, l := range q.lists {
 		switch l.state {
@@ -297,8 +297,7 @@ func (q *keyQueue) next() (task.Instant, bool) {
 	return q.timed.First().at, true
 }
 
-// due returns how many rows are due and wait for their keys, and how many for something else because their
-// keys are ready, about.
+// due returns about how many rows are due: waiting for their limit keys, and ready, which wait for their turn or for room.
 func (q *keyQueue) due(now task.Instant) (waiting, ready int) {
 	for _, l := range q.lists {
 		rows := l.left
@@ -317,8 +316,8 @@ func (q *keyQueue) due(now task.Instant) (waiting, ready int) {
 	return waiting, ready
 }
 
-// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for a key;
-// where it fails it says when to try again, or zero for when freed is called.
+// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for a key; if there is
+// none it says when to try again, zero: when freed is called.
 func (q *keyQueue) take(now task.Instant, most int, start func(key string) (ok bool, again task.Instant)) (taken []keyedRow) {
 	for len(taken) < most && len(q.ready) > 0 {
 		l := q.ready[0]
@@ -391,7 +390,7 @@ func (q *keyQueue) remove(key string, k rowKey) {
 	q.dropIdle(l)
 }
 
-// dropIdle forgets a list of which nothing is known.
+// dropIdle forgets a list without rows, here or in the schedule.
 func (q *keyQueue) dropIdle(l *keyList) {
 	if len(l.rows) == 0 && !l.more && !l.low {
 		delete(q.lists, l.key)
@@ -404,7 +403,7 @@ func (q *keyQueue) clear() {
 	*q = *newKeyQueue(q.limit, q.keep)
 }
 
-// noteLow has a pass fill a list that has few rows left and may have more in the schedule.
+// noteLow has a pass fill a list that has few rows and may have more in the schedule.
 func (q *keyQueue) noteLow(l *keyList) {
 	if l.low || !l.more || len(l.rows) > q.most()/4 {
 		return
@@ -495,7 +494,7 @@ func (q *keyQueue) passed(after rowKey, ended bool, most int) {
 	}
 }
 
-// count notes a row that is left in the schedule.
+// count counts a row that is left in the schedule, and uncount takes one back that was taken into the list.
 func (l *keyList) count(k rowKey) {
 	if l.counted.less(k) {
 		l.counted = k

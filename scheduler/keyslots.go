@@ -10,7 +10,7 @@ const (
 	// keyTolerance is by how much starts of a key may come earlier than at even distances: so much of its
 	// rate may start at once after a pause.
 	keyTolerance = 100 * time.Millisecond
-	// keyUsesSweepMin is how many keys are remembered before those are looked for that nothing is known of.
+	// keyUsesSweepMin is how many keys are remembered before unused ones are looked for and forgotten.
 	keyUsesSweepMin = 1024
 )
 
@@ -71,8 +71,8 @@ func (s *keySlots) set(limits keyLimits, inTurn bool) {
 	}
 }
 
-// take takes a slot and a start of a key. If there is none it says when to ask again; zero: when the waiter
-// is told, because a slot is free.
+// take takes a slot and a start of a key. If there is none it says when to ask again; zero: when w is woken, because a slot
+// is free.
 func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,21 +90,22 @@ func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick
 	return true, 0
 }
 
-// countStart counts a start of a key. However many there were that nobody asked for, they put off the next one as one does.
+// countStart counts a start of a key. Any number of starts that were not asked for puts off the next one no longer than a
+// single start does.
 func (s *keySlots) countStart(u *keyUse, now tick) {
 	if s.limits.every > 0 {
 		u.next = min(max(u.next, now.Add(-keyTolerance)).Add(s.limits.every), now.Add(s.limits.every+keyTolerance))
 	}
 }
 
-// started counts a start that nobody asked for: that of a task whose worker was lost.
+// started counts a start that was not asked for: that of a task whose worker was lost.
 func (s *keySlots) started(key string, now tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countStart(s.use(key, now), now)
 }
 
-// unstarted gives back a start that was not made.
+// unstarted gives back a start that was taken and not made.
 func (s *keySlots) unstarted(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +114,14 @@ func (s *keySlots) unstarted(key string) {
 	}
 }
 
-// hold counts a task that holds a slot.
+// hold counts a slot of a task that is enqueued or runs.
 func (s *keySlots) hold(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(key, 0).used++
 }
 
-// free gives a slot back, and tells who comes next.
+// free gives a slot back, and wakes the loops that come next.
 func (s *keySlots) free(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +133,7 @@ func (s *keySlots) free(key string) {
 	s.wakeFor(key, u)
 }
 
-// unwait says that a loop has no more tasks of a key that wait for a slot, and does not use the one that it
-// was told of.
+// unwait says that no task of a loop waits for a slot of a key any more. A slot of which the loop was told goes to others.
 func (s *keySlots) unwait(key string, w *keyWaiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *keySlots) leave(w *keyWaiter) {
 	}
 }
 
-// freedOf returns the keys that a waiter was told of.
+// freedOf returns the keys of which a waiter was told since the last call that they may have a free slot.
 func (s *keySlots) freedOf(w *keyWaiter) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +215,8 @@ func (s *keySlots) sweep(now tick) {
 	s.swept = len(s.keys)
 }
 
-// wakeFor tells who comes next that a slot of a key may be free: the highest priority that waits, or all
-// where they have weights. Whoever is told waits no longer. Call with mu held.
+// wakeFor tells the loops that come next that a slot of a key may be free: that of the highest priority which waits, or all
+// where priorities have weights. A loop that was told waits no longer. Call with mu held.
 func (s *keySlots) wakeFor(key string, u *keyUse) {
 	if s.limits.atOnce > 0 && u.used >= s.limits.atOnce {
 		return

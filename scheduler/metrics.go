@@ -53,12 +53,12 @@ type HeldBack struct {
 	Quotas  int64 // tasks that are due and wait for their quota
 	Keys    int64 // tasks that are due and wait for their limit key
 	Retries int64 // retries that wait for the retry budget of their lambda
-	Queue   int64 // tasks that are due and wait for room in their queue alone, of those that were read ahead
+	Queue   int64 // tasks that are due and wait only for room in their queue, of those that were read ahead
 	// Unexplained are tasks that have been due for a while and that nothing holds, a page of the schedule at most.
 	Unexplained int64
 }
 
-// HeldBack returns what is held back of a partition that is fired here; nothing of others.
+// HeldBack returns what is held back of a partition whose tasks are dispatched here; nothing of others.
 func (s *Scheduler) HeldBack(p task.Partition) HeldBack {
 	l := s.loopOf(p)
 	if l == nil {
@@ -93,7 +93,7 @@ func (s *Scheduler) Dispatched() map[task.Partition]int64 {
 	return s.counts(func(l *loop) int64 { return l.stats.inFlight.Load() })
 }
 
-// counts returns what is counted of each partition, without zeros.
+// counts returns a count of each partition, without zeros.
 func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
 	for p, l := range s.loops() {
@@ -144,8 +144,8 @@ func (s *Scheduler) Lag() (lag time.Duration) {
 	return lag
 }
 
-// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
-// ForecastSpan. Tasks in flight are not counted.
+// DueSoon estimates how many tasks that this process will dispatch are overdue or due within ForecastSpan. Tasks in flight
+// are not counted.
 func (s *Scheduler) DueSoon() (tasks int64) {
 	for _, due := range s.Due() {
 		tasks += due[len(due)-1]
@@ -153,7 +153,7 @@ func (s *Scheduler) DueSoon() (tasks int64) {
 	return tasks
 }
 
-// Due estimates the same by lambda, for each of DueHorizons.
+// Due estimates, by lambda, how many tasks that this process will dispatch are overdue or due within each of DueHorizons.
 func (s *Scheduler) Due() map[uint32]DueCounts {
 	all := map[uint32]DueCounts{}
 	for p, l := range s.loops() {

@@ -6,15 +6,15 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A retry that its lambda's budget does not allow stays in its row. The loop remembers its id, in the order
-// in which they came, and reads it again when there is budget: what waits takes no room in the buffer from
-// first starts, which earn the budget, and costs no reads meanwhile.
+// A retry that its lambda's budget does not allow stays in its row. The loop remembers the ids of such tasks in the order in
+// which they came, and reads their rows again when there is budget. Meanwhile they cost no reads, and take no room in the
+// buffer from first starts, which earn the budget.
 
 const (
 	// overBudgetMax bounds the retries of a partition that are remembered; the others are found by the next
 	// full scan.
 	overBudgetMax = 8192
-	// overBudgetCheck is when a retry that waits is read again in any case.
+	// overBudgetCheck is after how long a retry that waits is read again in any case.
 	overBudgetCheck = 5 * time.Minute
 	// overBudgetPoll is how often the budget is asked while retries wait.
 	overBudgetPoll = 100 * time.Millisecond
@@ -25,7 +25,7 @@ func (l *loop) boundsRetries() bool {
 	return l.RetryBudget != nil && l.RetryBudget.IsBounded(l.partition.Lambda)
 }
 
-// withinRetryBudget takes budget for retries, and leaves those in their rows for which there is none.
+// withinRetryBudget takes budget for the retries among orders, and removes those for which there is none.
 func (m *managedMode) withinRetryBudget(orders []task.Order) []task.Order {
 	if !m.boundsRetries() {
 		return orders
@@ -41,14 +41,14 @@ func (m *managedMode) withinRetryBudget(orders []task.Order) []task.Order {
 	return kept
 }
 
-// returnRetry gives back what an order took that was not carried out.
+// returnRetry gives back the budget of an order that was not carried out.
 func (m *managedMode) returnRetry(o *task.Order) {
 	if spendsRetry(o) && m.boundsRetries() {
 		m.RetryBudget.Return(m.partition.Lambda)
 	}
 }
 
-// earnRetries notes an order that was carried out, if it started a task that has not failed.
+// earnRetries earns budget for an order that was carried out, if it started a task that has not failed.
 func (m *managedMode) earnRetries(o *task.Order) {
 	if o.Event.Kind == task.Enqueue && (o.First || isRetry(*o)) && !spendsRetry(o) && m.boundsRetries() {
 		m.RetryBudget.Earn(m.partition.Lambda, 1)
@@ -69,7 +69,7 @@ func (m *managedMode) keepOverBudget(t *task.Task) {
 	m.inFlight.put(f)
 }
 
-// releaseRetries has as many of the retries that wait read as there is budget for.
+// releaseRetries has the rows of retries that wait read again, as many as there is budget for.
 func (m *managedMode) releaseRetries() {
 	if len(m.overBudget) == 0 {
 		return
