@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// unclaimedMax is for how much of a quota of starts messages may lie in a queue: all that do start at
-	// once when workers come. Where the depth is what a service said a while ago, up to 5 s in queue/sqs, it
-	// has to be more, or what has started since would keep the next from being sent.
+	// unclaimedMax is for how much time of a quota of starts messages may lie in a queue: all of these start at
+	// once when workers come. Where the depth is what a service said a while ago, up to 5 s in queue/sqs, the time
+	// has to be longer, or tasks that have started since would keep the next from being sent.
 	unclaimedMax        = 150 * time.Millisecond
 	unclaimedServiceMax = 7 * time.Second
 	// unclaimedServiceMin is how many messages a queue of a service takes at any quota.
@@ -39,7 +39,7 @@ func (d *Dispatcher) Room(ctx context.Context, name queue.Name) (int, <-chan str
 	return max(0, most-depth.Visible), wait
 }
 
-// depthMax returns how many messages may be in a queue, which is that of a service or in this process.
+// depthMax returns how many messages may be in a queue; service says that it is not in the memory of this process.
 func (d *Dispatcher) depthMax(name queue.Name, service bool) int {
 	within, least := unclaimedMax, 1
 	if service {

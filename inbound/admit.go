@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// admit checks a task of a call, gives it an id and plans its rows. take asks the quotas for it.
+// admit checks a task of a call, gives it an id and plans its rows. take asks the admission quota of a lambda for one task.
 func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*catalog.Entry) error) error {
 	l, err := b.FindLambda(ctx, c.Item.Lambda)
 	if err != nil {
@@ -112,7 +112,7 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 	return nil
 }
 
-// callQuota is what the quotas of admission say to one call.
+// callQuota asks the admission quotas for the tasks of one call.
 type callQuota struct {
 	in       *Inbound
 	identity string

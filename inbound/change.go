@@ -20,8 +20,8 @@ import (
 type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error)
 
 // changeTask applies an edit to the task with an id, and tries again as long as the task moves in between.
-// It returns the task as changed, or as it was found when the change is refused. tried is what was written
-// before.
+// It returns the task as changed, or as it was found when the change is refused. tried is a change that may have been
+// written before.
 func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried trial, e edit) (task.Task, error) {
 	token, err := in.Open(ctx, id)
 	if err != nil {
@@ -58,7 +58,7 @@ type trial struct {
 
 // isEffectOn reports whether a row became what it is from the one that the trial wrote. Such a write
 // conflicts with its own effect when its answer was lost and the task has moved on since. The row still
-// names the wake-up row, or the payload, that this trial alone can have put, or the request of the call.
+// names the wake-up row, or the payload, that only this trial can have put, or the request of the call.
 func (tried *trial) isEffectOn(row *task.Task) bool {
 	next := &tried.next
 	switch {
@@ -87,7 +87,8 @@ func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, err
 	return t, err
 }
 
-// changeOnce returns the task as changed; with a conflict as it was to be, and with any other error as it is.
+// changeOnce tries a change once. It returns the task as changed; with a conflict as it was to be, and with any other error
+// as it is.
 func (in *Inbound) changeOnce(ctx context.Context, t *found, e edit) (task.Task, error) {
 	ops, err := in.decideChange(ctx, t, e)
 	if err != nil {
@@ -104,8 +105,8 @@ func (in *Inbound) changeOnce(ctx context.Context, t *found, e edit) (task.Task,
 	return changed, nil
 }
 
-// decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload
-// that is replaced.
+// decideChange returns the writes that an edit of a task leads to, or why it is refused. It stores the payload that the edit
+// gives the task.
 func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.Op, error) {
 	l := in.Catalog.ByRef(t.Partition.Lambda)
 	switch {
@@ -133,12 +134,11 @@ func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.
 	return changingWrites(t, next), nil
 }
 
-// errHasRow means that a task which was a wake-up row alone has a task row now, so that a change is to be
-// decided anew.
+// errHasRow means that a task which had only a wake-up row has a task row now, so that a change is to be decided anew.
 var errHasRow = errors.New("the task has a task row now")
 
-// giveRow gives a task that is a wake-up row alone its task row, in a write of its own: that of a move to
-// another partition cannot follow it. It returns errHasRow, also if somebody else has put one.
+// giveRow gives a task that has only a wake-up row its task row, in a write of its own: the write of a move to another
+// partition cannot follow it. It returns errHasRow, also if somebody else has put a task row.
 func (in *Inbound) giveRow(ctx context.Context, t *task.Task) error {
 	err := in.change(ctx, []store.Op{{Kind: store.PutTask, Task: *t}})[0]
 	if err == nil || errors.Is(err, store.ErrConflict) {
@@ -147,7 +147,7 @@ func (in *Inbound) giveRow(ctx context.Context, t *task.Task) error {
 	return err
 }
 
-// changingWrites returns the writes of a change. A task that is a wake-up row alone gets a task row first.
+// changingWrites returns the writes of a change. A task that has only a wake-up row gets a task row first.
 func changingWrites(t *found, next task.Task) []store.Op {
 	switch {
 	case t.waiting:
@@ -177,7 +177,7 @@ func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 	return task.Task{}, store.ErrUnknown // there is always one
 }
 
-// announceChange tells the scheduler where the task waits now, and deletes what it needs no more.
+// announceChange tells the scheduler where the task waits now, and deletes what the task needs no more.
 func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.Task) {
 	if t.WakeRow.At != changed.WakeRow.At || t.Partition != changed.Partition {
 		in.Scheduler.Done([]task.Task{t.Task})
@@ -186,9 +186,8 @@ func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.T
 	in.tidy(ctx, &t.Task, changed)
 }
 
-// tidy deletes what a change made needless: the payload that the task had, what followed it, and the wake-up
-// row that it had in another partition. A crash before it leaves them; a full scan of the partition then
-// deletes the row.
+// tidy deletes what a change made needless: the payload and the follow-ups that the task had, and its wake-up row in another
+// partition. A crash before that leaves them; a full scan of the partition then deletes the row.
 func (in *Inbound) tidy(ctx context.Context, t, changed *task.Task) {
 	if t.Partition != changed.Partition {
 		_ = in.change(ctx, []store.Op{store.Remove(t)}) // see above
@@ -218,7 +217,7 @@ func (in *Inbound) replacePayload(ctx context.Context, t, next *task.Task, l *ca
 	return err
 }
 
-// changeRefusal says in words why the state machine refuses a change.
+// changeRefusal returns, for people, why the state machine refuses a change.
 func changeRefusal(t *task.Task, err error) error {
 	switch {
 	case errors.Is(err, task.ErrEnded):
@@ -235,7 +234,7 @@ func changeRefusal(t *task.Task, err error) error {
 	return api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has not ended: it is %s", t.State)
 }
 
-// changeResult returns the outcome of a change.
+// changeResult returns the outcome of a change as callers see it.
 func (in *Inbound) changeResult(id string, t *task.Task, err error) *kinesinv1.ChangeResult {
 	r := &kinesinv1.ChangeResult{Id: id, Problem: refusal.Problem(err)}
 	if !t.ID.IsZero() {

@@ -76,8 +76,8 @@ func (in *Inbound) finish(ctx context.Context, e *ending, results []error, ended
 }
 
 // endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome
-// of its task row. A process that dies between the two writes has cancelled the task and told nobody. The
-// look after that is for a wake-up row that came out of the buffer once more meanwhile.
+// of its task row. A process that dies between the two writes has cancelled the task and told nobody. With a
+// buffer endDelivery then deletes a wake-up row that came out of the buffer once more meanwhile.
 func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) error {
 	if put != nil && !errors.Is(put, store.ErrConflict) {
 		return put

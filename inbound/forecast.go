@@ -93,8 +93,8 @@ func (in *Inbound) forecastNext(ctx context.Context, f *overview.Forecast, parts
 	return nil
 }
 
-// forecastSample reads shards to their ends, in random order, as long as the budget lasts. One
-// that has more rows than that is no part of the sample.
+// forecastSample reads shards to their ends, in random order, as long as the budget lasts. A shard that has more rows than
+// that is no part of the sample.
 func (in *Inbound) forecastSample(ctx context.Context, f *overview.Forecast, parts []*forecastPart, rowsMax int) error {
 	for _, i := range in.shuffled(len(parts)) {
 		p := parts[i]
@@ -117,8 +117,8 @@ func (in *Inbound) shuffled(n int) []int {
 	return rand.New(rand.NewPCG(in.Clock.Uint64(), in.Clock.Uint64())).Perm(n) //nolint:gosec // no secret
 }
 
-// forecastSum adds up shards that are alike. If some were not read to their ends, those of the sample stand
-// for them in the buckets that not all were read of.
+// forecastSum adds up shards that are alike. If some were not read to their ends, the shards of the sample stand for these in
+// the buckets for which not all rows were read.
 func forecastSum(of *overview.DueOf, shards []*forecastPart, edges []time.Time) {
 	var sample, unread []*forecastPart
 	var until time.Time

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Get reads tasks by id or by key, with an outcome for each. A key that is used again while it is read names
-// the newer task: it has one at any time, so the answer is never that there is none.
+// Get reads tasks by id or by key, with an outcome for each. A key that is used again while Get reads names the newer task:
+// such a key has a task at any time, so the answer is never that there is none.
 func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
 	for tries := 0; ; tries++ {
 		response, moved, err := in.get(ctx, request)
@@ -71,7 +71,7 @@ func (in *Inbound) addPayloads(ctx context.Context, ids []string, rows []task.Ta
 	return nil
 }
 
-// isReplaced reads a task again whose payload is gone, and reports whether it has another one now.
+// isReplaced reads a task again whose payload is gone, and reports whether it has another payload now.
 func (in *Inbound) isReplaced(ctx context.Context, id string, row *task.Task) bool {
 	now, err := in.lookUp(ctx, []string{id})
 	if err != nil || now[0].ID.IsZero() || now[0].PayloadID() == row.PayloadID() {

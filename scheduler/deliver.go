@@ -35,7 +35,7 @@ const (
 	unknownProcessWait = 5 * time.Second
 	// finishMax is how long batches that are under way may take when their partition goes to another process.
 	finishMax = 10 * time.Second
-	// undeliverableEvery is how often a task is tried that its queue refuses for good; the lambda's queue, or
+	// undeliverableEvery is how often a task that its queue refuses for good is tried again; the lambda's queue, or
 	// what this process may send, can be changed meanwhile.
 	undeliverableEvery = 10 * time.Minute
 )
@@ -141,8 +141,8 @@ func (d *deliverMode) end(ctx context.Context) {
 	d.stats.stuck.Store(0)
 }
 
-// settle forgets what is done and keeps what is acquired for another try. A task that could not even be
-// acquired is taken again after the partition has backed off.
+// settle takes in how a batch went: it forgets tasks that are done, and keeps acquired ones for another try. A task that
+// could not even be acquired is taken again after the partition has backed off.
 func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Instant) {
 	d.batches.running--
 	acquired := make(map[task.ID]bool, len(r.left))
@@ -191,7 +191,7 @@ func (d *deliverMode) addOrder(o *task.Order) {
 	d.buffer.add(entry{at: d.delayed(t.WakeRow.At), id: t.ID, row: &t, mustRead: !o.First, early: true, sends: true})
 }
 
-// checkAt checks a row later.
+// checkAt has a row checked at an instant. A foreign partition leaves that to the owner.
 func (d *deliverMode) checkAt(t *task.Task, at task.Instant) {
 	if !d.foreign {
 		d.inFlight.put(d.inFlightAt(t, at))
@@ -212,7 +212,7 @@ func (d *deliverMode) retryLater(o *task.Order, failure error, now task.Instant)
 	d.retries.add(entry{at: now.Add(pause), id: id})
 }
 
-// backOff leaves the store alone for a while, because it refuses reads or writes.
+// backOff has the partition read and write nothing for a while, because the store refused a read or a write.
 func (d *deliverMode) backOff(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -221,7 +221,7 @@ func (d *deliverMode) backOff(ctx context.Context, err error) {
 	d.breaker.Failed(d.Clock)
 }
 
-// checkInFlight reads rows again that others have acquired, or that are left alone for a while.
+// checkInFlight reads rows again that other processes have acquired, or that were to be checked later.
 func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error {
 	due := d.inFlight.takeDue(now, now.Add(checkRetry), batchRowsMax)
 	if len(due) == 0 {
@@ -408,8 +408,8 @@ func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Or
 	return o, o.Task.State == task.Acquired || d.gateOrder(&o, now)
 }
 
-// gateOrder reports whether a task that was not acquired before is taken: not if a gate holds it. A gate that
-// drops it makes that the order, when it is due.
+// gateOrder reports whether a task that was not acquired before is to be dispatched: not if a gate holds it. If a gate drops
+// it, gateOrder turns the order into a drop once the task is due.
 func (d *deliverMode) gateOrder(o *task.Order, now task.Instant) bool {
 	g := d.gateAt(&o.Task, now)
 	switch {

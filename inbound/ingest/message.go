@@ -18,7 +18,7 @@ type message struct {
 	tries  int   // how often it was received, this time included
 	tasks  int
 
-	again         time.Duration // when it is to come again; 0: it is done with
+	again         time.Duration // after how long it is to come again; 0: it is done with
 	redeliverable bool          // it would do no harm if it came again soon
 	ignored       string        // left to the dead-letter queue, for one of Lefts: neither deleted nor sent again
 }
@@ -44,9 +44,9 @@ func (in *Ingest) open(ctx context.Context, messages []buffer.Message) (all []me
 	return all, arrivals
 }
 
-// ignoredBy returns which of Lefts the error of a message is that is left to the dead-letter queue; empty for
-// one that is kept as rejected. A sealed message that nobody can read is left, because a vendor could
-// otherwise fill the room for rejected messages of everybody.
+// ignoredBy returns why a message that could not be opened is left to the dead-letter queue, one of Lefts; empty: it is kept
+// as rejected. A message of a sender that nobody can read is left, because the sender could otherwise fill the room for
+// rejected messages of everybody.
 func ignoredBy(err error, sender string) string {
 	switch {
 	case errors.Is(err, envelope.ErrSeal):
@@ -63,8 +63,8 @@ func ignoredBy(err error, sender string) string {
 	return ""
 }
 
-// senderOf returns the sender that issued the id of a task; empty: a server, or who has the key of all
-// lambdas. A task of a sender has no other id, also when a server sends it again.
+// senderOf returns the sender that issued the id of a task; empty: a server did, or a client with the key of all lambdas. A
+// task of a sender has no other id, also when a server sends it again.
 func (in *Ingest) senderOf(ctx context.Context, t *kinesinv1.BufferedTask) string {
 	if in.InboundSealer == nil || !task.IsInboundToken(t.Id) {
 		return ""
