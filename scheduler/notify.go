@@ -1,6 +1,6 @@
 package scheduler
 
-// notify leaves an element in a channel that has room for one.
+// notify wakes whoever receives from c, which has room for one element: it puts one in, unless one is there.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

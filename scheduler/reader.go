@@ -88,8 +88,8 @@ func (l *loop) read(ctx context.Context) {
 	}
 }
 
-// readEvery returns how long after a read-ahead the next one is. The second one comes soon where others fired
-// the partition before.
+// readEvery returns how long after a read-ahead the next one is. The second one comes soon where another process may have
+// dispatched tasks of the partition before.
 func (l *loop) readEvery() time.Duration {
 	second := !l.reader.ahead.repeated && l.Foreign
 	l.reader.ahead.repeated = true

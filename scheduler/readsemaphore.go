@@ -6,9 +6,9 @@ import (
 	"github.com/google/btree"
 )
 
-// Thousands of partitions that read the store at once would hold up what cannot wait: claims, heartbeats,
-// writes. So each read of the schedule acquires a semaphore. A loop that waits for it goes on dispatching
-// what it knows and what it is told of.
+// Thousands of partitions that read the store at once would hold up what cannot wait: claims, heartbeats, writes. So each
+// read of the schedule acquires a semaphore. A loop that waits for the semaphore goes on dispatching the tasks that it knows
+// and is told of.
 const (
 	// readsMax is how many partitions read at once, of those whose last read did not fail.
 	readsMax = 64
@@ -20,8 +20,8 @@ const (
 	retryReadsMax, retryReadsKept = 16, 4
 )
 
-// readSemaphore bounds how many partitions read at once. First come those that were never read, then those
-// that asked first.
+// readSemaphore bounds how many partitions read at once. First come partitions that were never read, then those that asked
+// first.
 type readSemaphore struct {
 	mu             sync.Mutex // guards what stands here and in the pools
 	requests       uint64
@@ -37,7 +37,7 @@ type readPool struct {
 // readRequest is the request of one partition. It belongs to the goroutine of its loop.
 type readRequest struct {
 	wake  chan struct{} // wakes that goroutine
-	pool  *readPool     // nil: it neither reads nor waits to
+	pool  *readPool     // nil: the loop neither reads nor waits to
 	order uint64
 	fresh bool // the partition was never read
 }
@@ -59,7 +59,7 @@ func newReadSemaphore() *readSemaphore {
 	return &readSemaphore{regular: newReadPool(readsMax, readsKept), retry: newReadPool(retryReadsMax, retryReadsKept)}
 }
 
-// acquire reports whether a partition may read, until release. If it may not yet the request stays open.
+// acquire reports whether a partition may read, until release. If it may not yet, the request stays open.
 func (s *readSemaphore) acquire(r *readRequest, fresh, failed bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *readSemaphore) release(r *readRequest) {
 	r.pool = nil
 }
 
-// withdraw ends a request.
+// withdraw ends a request of a loop that does not want to read any more.
 func (s *readSemaphore) withdraw(r *readRequest) {
 	if !r.isOpen() {
 		return

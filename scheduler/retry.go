@@ -35,7 +35,7 @@ func (s *shared) countFailure(p task.Partition, err error) {
 }
 
 // retryable returns an error unless it is permanent. A permanent error belongs to one row, which must not
-// hold up the others: it is counted and logged here, and the row is left alone for a while.
+// hold up the others: it is counted and logged here, and the row is checked again after a while.
 func (s *shared) retryable(ctx context.Context, p task.Partition, err error) error {
 	if isPermanent(err) {
 		s.countFailure(p, err)
@@ -45,8 +45,8 @@ func (s *shared) retryable(ctx context.Context, p task.Partition, err error) err
 	return err
 }
 
-// taskRows reads task rows of a partition. One that cannot be read has an ID and no state, also when it alone
-// was asked for.
+// taskRows reads task rows of a partition. A row that cannot be read has an ID and no state, also when no other row was asked
+// for.
 func (s *shared) taskRows(ctx context.Context, p task.Partition, ids []task.ID) ([]task.Task, error) {
 	rows, err := s.Store.Tasks(ctx, ids)
 	if len(ids) == 1 && isPermanent(err) {

@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Scheduler runs one loop for each partition that it fires, except for idle ones where there are many.
+// Scheduler runs one loop for each partition whose tasks it dispatches, except for idle ones where there are many.
 type Scheduler struct {
 	*shared
 
@@ -31,7 +31,7 @@ func New(c Config) *Scheduler {
 
 func (s *Scheduler) firedOf(p task.Partition) *firedPartition { return (*s.fired.Load())[p] }
 
-// loopOf returns the loop of a partition that is fired here; nil when there is none.
+// loopOf returns the loop of a partition; nil when there is none here.
 func (s *Scheduler) loopOf(p task.Partition) *loop {
 	if one := s.firedOf(p); one != nil {
 		return one.loop.Load()
@@ -39,7 +39,7 @@ func (s *Scheduler) loopOf(p task.Partition) *loop {
 	return nil
 }
 
-// loops returns the loops of the partitions that are fired here.
+// loops returns the loops of all partitions that have one here, but for foreign ones.
 func (s *Scheduler) loops() iter.Seq2[task.Partition, *loop] {
 	return func(yield func(task.Partition, *loop) bool) {
 		for p, one := range *s.fired.Load() {
@@ -50,7 +50,7 @@ func (s *Scheduler) loops() iter.Seq2[task.Partition, *loop] {
 	}
 }
 
-// Fires reports whether a partition is fired here: as its owner, or until its next owner has taken over.
+// Fires reports whether this process dispatches the tasks of a partition: as its owner, or until its next owner has taken over.
 func (s *Scheduler) Fires(p task.Partition) bool { return s.firedOf(p) != nil }
 
 // ClockStepped says that the wall clock was set, and by how much, so that no loop sleeps through it. It may

@@ -9,8 +9,8 @@ import (
 
 // A count of slots reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows
 // from the head to a moment after now, since none is dispatched before its time. It takes nothing into the
-// buffer but what is in flight, so that it comes to its end however long the backlog is. A loop makes one
-// when its process is to start the tasks of a group that another one may have started before.
+// buffer, and into memory only what is in flight, so that it comes to its end however long the backlog is. A loop
+// makes a count when its process is to start the tasks of an exclusive group that another process may have started before.
 
 // slotCountPagesMax bounds the pages of a count that are read at once: checks of what is in flight have their
 // turn in between.
@@ -20,7 +20,7 @@ const slotCountPagesMax = 4
 type slotCount struct {
 	cursor
 
-	number uint64 // of the one that was made last, or is under way
+	number uint64 // of the count that was made last, or is under way
 }
 
 // readSlotCount reads the next pages of the count that is under way.
@@ -70,7 +70,7 @@ func (l *loop) countPage(ctx context.Context, page []task.Task) error {
 // tells.
 func (l *loop) countRow(row *task.Task) {
 	if _, known := l.inFlight.byID[row.ID]; !known && !holdsSlot(row) && row.Wake == row.WakeRow.At {
-		return // it comes with a scan
+		return // a scan brings it
 	}
 	l.buffer.dropUpTo(keyOf(row), row.WakeRow.Seq)
 	if m, ok := l.mode.(*managedMode); ok {

@@ -41,7 +41,7 @@ func DecodeTask(row []byte) (task.Task, error) {
 	return t, err
 }
 
-// DecodeWakeup is DecodeTask for a wake-up row, which may be bare.
+// DecodeWakeup decodes a wake-up row, which may be bare, as DecodeTask decodes a task row.
 func DecodeWakeup(row []byte) (task.Task, error) {
 	var t task.Task
 	if err := readTask(&t, row); err != nil {

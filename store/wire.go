@@ -53,7 +53,7 @@ type field struct {
 	bytes  []byte
 }
 
-// nextField reads one field and returns its length. A field of another type has id 0.
+// nextField reads one field and returns its length. A field of a type that rows do not have gets id 0.
 func nextField(b []byte) (f field, length int, err error) {
 	id, kind, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -97,7 +97,7 @@ func setPartition(p *task.Partition, f *field) error {
 	return nil
 }
 
-// outcomeBits is how many low bits of a count of an end are the state.
+// outcomeBits is how many low bits of the count of tasks that ended in a state are the state.
 const outcomeBits = 8
 
 // appendOutcomes appends each count with its state.

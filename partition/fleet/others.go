@@ -26,7 +26,7 @@ type observation struct {
 	record
 
 	version   uint64        // of the row
-	unchanged time.Duration // since when
+	unchanged time.Duration // since when the row has not changed
 	since     time.Duration // when the process was first seen in its state
 	silent    bool          // unchanged for too long
 	missing   bool          // the row is not there, which is not believed yet
@@ -129,7 +129,7 @@ func (o *others) toDelete(now time.Duration, self string) (rows []store.Control)
 	return rows
 }
 
-// Peer is what the rows hold about another process.
+// Peer is what the rows say about another process.
 type Peer struct {
 	Process string // its name, as in rows of tasks
 	Host    string // empty: written by an older version

@@ -67,7 +67,7 @@ func (m *Membership) renewalDue(now time.Duration) bool {
 	return !m.attempted || now-m.renewed >= RenewEvery || m.outdated()
 }
 
-// outdated reports whether our row does not hold what it should.
+// outdated reports whether our row does not say what it should.
 func (m *Membership) outdated() bool {
 	want, have := m.desired(), &m.published
 	return want.State != have.State || want.Founder != have.Founder || want.View != have.View || !slices.Equal(want.Without, have.Without)
@@ -101,7 +101,7 @@ func (m *Membership) readsFast(now time.Duration) bool {
 	})
 }
 
-// fastPace returns how often to read meanwhile. The caller holds mu.
+// fastPace returns how often to read while a change is under way. The caller holds mu.
 func (m *Membership) fastPace() time.Duration {
 	alive := 1
 	for i := range m.peers {

@@ -29,8 +29,8 @@ type sources struct {
 // standing is the result of the last merge. Both lists are sorted.
 type standing struct {
 	members []string
-	// base are the former members that the rows never showed as gone since. An implausible list is measured
-	// by it: losing one pod at a time is as implausible as losing all at once.
+	// base are the former members that the rows never showed as gone since. How many of base a list lacks makes it
+	// implausible: losing one pod at a time is as implausible as losing all at once.
 	base []string
 }
 
@@ -40,14 +40,14 @@ type standing struct {
 //   - A pod whose rows say joining, leaving or gone is no member: a process that cannot renew its row cannot
 //     do any work either.
 //   - A pod that is ready by the watch is a member, and so is a founder whose pod exists.
-//   - A pod that is ready by its row alone is in doubt. It is no member, unless more than half of base are in
+//   - A pod that is ready only by its row is in doubt. It is no member, unless more than half of base are in
 //     doubt, and more than one, or no pod at all is ready by the watch: then the watch is not believed, and
 //     all pods in doubt stay until the rows agree with it.
 //   - Without contact a pod is a member if its row says ready or founder, or if it was a member and has no
 //     row.
 //   - Self is ready by its own word as long as its pod exists. An empty result is not believed.
 //
-// The result depends on the arguments alone, and merging it again changes nothing.
+// The result depends on nothing but the arguments, and merging it again changes nothing.
 func merge(before standing, s sources) (after standing, kept int) {
 	var doubted []string
 	noneReady := s.contact && len(s.watch) > 0 && !s.anyReady()
