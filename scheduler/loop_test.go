@@ -642,6 +642,13 @@ func TestAClockThatIsSetStopsNothing(t *testing.T) {
 			if n := w.rows.scansOf(high); n > 6 {
 				t.Errorf("step of %v: %d scans", step, n)
 			}
+			late := w.next(high, 0)
+			late.Due = wall.Now().Add(-2 * time.Minute).CeilMillis()
+			w.apply(store.First(late)...)
+			w.advance(fullScanLatest)
+			if _, ok := w.dispatched(late); !ok {
+				t.Errorf("step of %v: not found by a full scan", step)
+			}
 		})
 	}
 }

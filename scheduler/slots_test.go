@@ -189,25 +189,31 @@ func TestALowerQuotaWaitsUntilTasksEnd(t *testing.T) {
 	})
 }
 
-// Tasks that were started before the quota was set, or before this process was, hold slots as well.
+// Tasks that were started before the quota was set, or before this process was, hold slots as well, also if their rows
+// cannot be read at first.
 func TestWhatRunsAlreadyHoldsSlots(t *testing.T) {
-	inWorld(t, depth, func(w *world) {
-		w.withSlots(quota.Limit{Concurrency: 5})
-		w.look = 64 // far fewer than wait
-		var tasks []task.Task
-		for n := range 3000 {
-			if n%1000 == 999 {
-				tasks = append(tasks, w.awake(high, 0, func(t *task.Task) {
-					t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, "w", w.clock.Now(), w.clock.Now().Add(time.Hour)
-				}))
-			} else {
-				tasks = append(tasks, w.waiting(high, 0))
+	for _, away := range []time.Duration{0, time.Second} { // of task rows
+		inWorld(t, depth, func(w *world) {
+			w.withSlots(quota.Limit{Concurrency: 5})
+			w.look = 64 // far fewer than wait
+			var tasks []task.Task
+			for n := range 3000 {
+				if n%1000 == 999 {
+					tasks = append(tasks, w.awake(high, 0, func(t *task.Task) {
+						t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, "w", w.clock.Now(), w.clock.Now().Add(time.Hour)
+					}))
+				} else {
+					tasks = append(tasks, w.waiting(high, 0))
+				}
 			}
-		}
-		w.start()
-		w.advance(5 * time.Second)
-		w.wantRunning(tasks, 5)
-	})
+			w.rows.away = away > 0
+			w.start()
+			w.advance(away)
+			w.rows.setAway(false)
+			w.advance(10 * time.Second)
+			w.wantRunning(tasks, 5)
+		})
+	}
 }
 
 // A dispatch without an answer may have been made, and holds its slot until its row is read.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -15,14 +16,18 @@ func TestTasksThatAreLostAreSeen(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		const keys = 300
 		w.withKeyLimit(1)
+		wall := &clocktest.Settable{Clock: w.clock}
+		w.wall = wall
 		w.look, w.rows.lost = 1, true // of 64 rows more is kept than their keys
 		for i := range 2 * keys {
-			w.keyed(high, fmt.Sprint("k", i%keys), 2*time.Second)
+			w.keyed(high, fmt.Sprint("k", i%keys), -3*time.Hour)
 		}
 		s := w.start()
 		seen, most := time.Duration(0), int64(0)
-		for range 30 {
-			w.advance(5 * time.Second)
+		for i := range 30 {
+			if w.advance(5 * time.Second); i == 2 {
+				wall.Step(-time.Hour)
+			}
 			if n := s.Unexplained()[high]; n > 0 {
 				seen, most = seen+5*time.Second, max(most, n)
 			}
