@@ -41,6 +41,25 @@ func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	concludes("when the call is over in any case", store.Leftover)
 }
 
+// TestHeartbeatsAreAwaitedAnewAfterAStep: a lease whose heartbeats others received is judged by stamps of the wall clock,
+// so its worker has the time that it has after an outage.
+func TestHeartbeatsAreAwaitedAnewAfterAStep(t *testing.T) {
+	v := clock.NewVirtual(at, 1)
+	wall := &clocktest.Settable{Clock: v.Process(0)}
+	k := newLoopClock(wall, tickOf(wall))
+	for _, by := range []time.Duration{time.Second, -time.Hour, 0, time.Hour} {
+		want := k.heartbeatsSince()
+		v.Advance(time.Second)
+		wall.Step(by)
+		if k.read(wall); by.Abs() >= graceStepMin {
+			want = tickOf(wall)
+		}
+		if got := k.heartbeatsSince(); got != want {
+			t.Errorf("step of %v: heartbeats count from %d, want %d", by, got, want)
+		}
+	}
+}
+
 // heardLeases is a book in which every worker was heard a second ago.
 type heardLeases struct{ clock clock.Clock }
 
