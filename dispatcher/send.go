@@ -25,8 +25,8 @@ func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
 	d.send(ctx, messages)
 }
 
-// send retries only the messages that failed, for a bounded time. It returns the tasks whose messages are not
-// on their queue, as far as is known; nil when all are.
+// send puts messages on their queues, and repeats those that failed for a bounded time. It returns the tasks whose messages
+// are not on their queue, as far as is known; nil when all are.
 func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[task.ID]error {
 	var failures []error
 	for try := range sendTriesMax {
@@ -51,7 +51,7 @@ func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[tas
 	return unsent
 }
 
-// sendOnce returns the messages that failed, and why.
+// sendOnce sends messages once, and returns those that failed, and why.
 func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (failed []queue.Message, failures []error) {
 	now := d.Clock.Now()
 	results := d.Queue.Send(ctx, messages)

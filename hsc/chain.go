@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// extendChains prepares what handlers add to what follows their tasks. An attempt whose additions are
-// refused has failed for good: the same handler would add the same again.
+// extendChains stores the follow-ups that handlers add to their tasks, and notes the longer chains in the reports. An attempt
+// whose additions are refused has failed for good: the same handler would add the same again.
 func (s *Service) extendChains(ctx context.Context, reports []report) {
 	for i := range reports {
 		r := &reports[i]
@@ -34,8 +34,8 @@ func (s *Service) extendChains(ctx context.Context, reports []report) {
 	}
 }
 
-// forgetReplaced deletes the payload rows of what followed tasks before their handlers added to it. One that
-// is left behind by a crash costs space and no more.
+// forgetReplaced deletes the payload rows of follow-ups which longer ones have replaced, since handlers added to them. A row
+// that a crash leaves behind costs space and no more.
 func (s *Service) forgetReplaced(ctx context.Context, reports []report) {
 	var ops []store.Op
 	for i := range reports {
@@ -51,11 +51,11 @@ func (s *Service) forgetReplaced(ctx context.Context, reports []report) {
 	}
 }
 
-// isDamaged reports whether what was to be read of a parent is damaged, so that each try would fail. A row of
-// another version is not: a server of that version can read it, and this one when it is updated.
+// isDamaged reports whether a row is damaged, so that each try to read it would fail. A row of another version is not: a
+// server of that version can read it, and this one can when it is updated.
 func isDamaged(err error) bool { return errors.Is(err, store.ErrCorrupt) }
 
-// readParent returns the parent of a task as its handler gets it; nil if it follows no other.
+// readParent returns the parent of a task as the task's handler gets it; nil if the task follows no other.
 func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Parent, error) {
 	if s.Parent == nil {
 		return nil, nil //nolint:nilnil // no task follows another
@@ -73,5 +73,5 @@ func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Pare
 	return p, err
 }
 
-// parentDamaged says why an attempt cannot run, and no other attempt could.
+// parentDamaged says why an attempt, like all others of its task, cannot run.
 const parentDamaged = "the row of the task before it is damaged, so that its handler cannot get what it needs"

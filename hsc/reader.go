@@ -14,7 +14,7 @@ const (
 	reportsBatchMax  = 4096 // reports stored together
 )
 
-// read takes messages from the worker. A slot is free as soon as its result is here.
+// read receives the messages of the worker. A slot is free as soon as the result of its attempt is here.
 func (st *stream) read() {
 	defer close(st.requests)
 	for {
@@ -56,8 +56,8 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 	}
 }
 
-// storeReports stores what was read, in batches, until the reader has ended or the stream is stopped; then it
-// stores what is left.
+// storeReports stores the reports of the messages that were read, in batches, until the reader has ended or the stream is
+// stopped; then it stores the rest.
 func (st *stream) storeReports() {
 	for {
 		select {
@@ -75,7 +75,7 @@ func (st *stream) storeReports() {
 	}
 }
 
-// storeBatch stores a message and those that have come in meanwhile.
+// storeBatch stores the reports of a message and of those that have come in meanwhile.
 func (st *stream) storeBatch(request *kinesinv1.WorkRequest) {
 	results, started := request.GetResults(), request.GetStarted()
 	for len(results)+len(started) < reportsBatchMax {

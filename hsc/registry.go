@@ -34,9 +34,8 @@ func (s *Service) session(ctx context.Context, worker string) (*session, error) 
 	return s.sessionOf(&l), nil
 }
 
-// checkOwner refuses a caller other than the identity that registered the worker: the worker's id is no
-// secret, since reads of tasks have it. A lease without a row, or of a version that noted no owner, is no
-// one's.
+// checkOwner refuses a caller other than the identity that registered the worker: the worker's id is no secret, since reads
+// of tasks show it. A lease without a row, or of a version that noted no owner, belongs to nobody.
 func (s *Service) checkOwner(ctx context.Context, l *lease.Lease) error {
 	if s.Caller == nil || l.Owner == "" {
 		return nil
@@ -97,8 +96,8 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	return sess
 }
 
-// requireLease refuses a worker whose lease ran out: nobody would notice when it is lost. It reads the lease
-// before, because the worker's heartbeats may go to another HSC.
+// requireLease refuses a worker whose lease ran out: nobody would notice when it is lost. It first reads the lease, because
+// the worker's heartbeats may go to another HSC.
 func (s *Service) requireLease(ctx context.Context, sess *session) error {
 	if sess.holdsLease(s.Clock) {
 		return nil
@@ -179,8 +178,8 @@ func (s *Service) Workers() int {
 // SlotsOf are the slots of the stream of one worker process.
 type SlotsOf struct{ Slots, Used int }
 
-// Slots returns the slots of the worker processes that have a stream here, by worker. Used may be more than
-// there are: tasks are sent ahead.
+// Slots returns the slots of the worker processes that have a stream here, by worker. Used may be more than Slots: tasks are
+// sent ahead.
 func (s *Service) Slots() map[string]SlotsOf {
 	of := map[string]SlotsOf{}
 	for _, sess := range s.all() {
@@ -197,8 +196,8 @@ func (s *Service) Slots() map[string]SlotsOf {
 	return of
 }
 
-// reporter returns the session of a worker for reports alone, which need no lease: all that counts is whether
-// the attempt still owns its task.
+// reporter returns the session of a worker for reports, which need no lease: all that counts is whether the attempt still
+// owns its task.
 func (s *Service) reporter(worker string) (*session, error) {
 	if worker == "" {
 		return nil, errNoWorker

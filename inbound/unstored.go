@@ -20,8 +20,8 @@ const (
 	clockSkewMax = time.Second
 )
 
-// refreshFor reads the lambdas again if they may have changed in another process and an id depends on them:
-// one that a client made does not say the partition of its task.
+// refreshFor reads the lambdas again if they may have changed in another process and an id depends on them: an id that a
+// client made does not say the partition of its task.
 func (in *Inbound) refreshFor(ctx context.Context, ids []string) error {
 	if !in.Shared || in.Catalog.IsFresh(in.Catalog.Since()) || !slices.ContainsFunc(ids, task.IsInboundToken) {
 		return nil
@@ -53,8 +53,8 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	return t, in.Buffering.Buffer != nil && isKept && now < t.Created.Add(intake.BufferLifeMax)
 }
 
-// mayBeDelivered reports whether a deliver task without a row may be on its queue: it went there directly, or
-// will from the buffer. No tombstone would stop it there.
+// mayBeDelivered reports whether a deliver task without a row may be on its queue, or go there from the buffer. No tombstone
+// would stop it there.
 func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
 	if l.Mode != task.Deliver {
 		return false

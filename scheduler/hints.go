@@ -32,7 +32,7 @@ func (s *Scheduler) Awake(t *task.Task) {
 	}
 	handedOver := t.Wake != t.WakeRow.At && s.foreign.has(t.Partition) // while the row was written
 	if s.isLimited(t.Partition) {
-		return // its owner alone starts it
+		return // only its owner starts it
 	}
 	if handedOver || s.isDueBeforeOwnerReads(t, t.Wake) {
 		s.foreign.hint(clock.Mono(s.Clock), t, hintAwake)
@@ -82,8 +82,8 @@ func (s *Scheduler) Done(rows []task.Task) {
 	}
 }
 
-// FiresWithin reports whether this process fires a task row that wakes at that instant, if Awake tells it,
-// though no wake-up row is there.
+// FiresWithin reports whether this process acts on a task that wakes at an instant if Awake tells of it, although the task has
+// no wake-up row there.
 func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
 	now := s.Clock.Now()
 	if s.isLimited(p) && !s.startsLimited(p) {

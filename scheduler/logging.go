@@ -19,7 +19,7 @@ const (
 	missingQueueLogEvery = 5 * time.Minute
 	// failureLogEvery is how often every other kind of failure is logged: what one partition meets, all meet.
 	failureLogEvery = 10 * time.Second
-	// failureKindsMax bounds how many kinds of failures are told apart; those beyond are not logged.
+	// failureKindsMax bounds how many kinds of failures are told apart; further kinds are not logged.
 	failureKindsMax = 1024
 	// failureKindBytesMax bounds the text by which kinds are told apart.
 	failureKindBytesMax = 512
@@ -33,16 +33,14 @@ type logLimiter struct {
 
 func newLogLimiter() *logLimiter { return &logLimiter{last: map[string]*loggedFailure{}} }
 
-// loggedFailure says when a kind of failure was logged last, in monotonic time, and how often it was not
-// since.
+// loggedFailure says when a kind of failure was logged last, in monotonic time, and how often it was suppressed since.
 type loggedFailure struct {
 	at         time.Duration
 	every      time.Duration
 	suppressed int
 }
 
-// allow reports whether a failure is to be logged, and how many of its kind were suppressed since the last
-// one.
+// allow reports whether a failure is to be logged, and how many of its kind were suppressed since the last one that was.
 func (l *logLimiter) allow(c clock.Clock, source string, err error) (ok bool, suppressed int) {
 	now, kind, every := clock.Mono(c), failureKind(err), failureLogEvery
 	if errors.Is(err, queue.ErrMissing) {

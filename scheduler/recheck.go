@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// reclaimPause is when a task is checked again that may not be taken back yet.
+	// reclaimPause is after how long a task that may not be taken back yet is checked again.
 	reclaimPause = time.Second
-	// checkRetry is when a task in flight is checked again whose last check came to no end.
+	// checkRetry is after how long a task in flight is checked again if its last check came to no end.
 	checkRetry = 5 * time.Second
 	// leasesAtOnceMax bounds the leases that one partition reads at once.
 	leasesAtOnceMax = 16
@@ -34,9 +34,9 @@ const (
 // errNextRound says that a row is left to the next round, because this one has made enough calls.
 var errNextRound = errors.New("left to the next round")
 
-// recheck decides, in one round, what follows from the wake-ups of tasks. It asks for every lease and queue
-// once, also when there is no answer, and stops when too many calls fail or take too long, so that due tasks
-// have their turn. The rows that are left begin the next round.
+// recheck decides, in one round, what follows from wake-ups that have come. It asks for every lease and queue once,
+// also when there is no answer, and stops when too many calls fail or take too long, so that due tasks have their turn. The
+// rows that are left begin the next round.
 type recheck struct {
 	*managedMode
 
@@ -52,10 +52,10 @@ type recheck struct {
 
 // callBudget bounds the calls of a round.
 type callBudget struct {
-	open    bool // the circuit breaker is: no calls
+	open    bool // the circuit breaker is open: no calls are made
 	spent   time.Duration
 	failed  int
-	made    bool  // any call
+	made    bool  // a call was made
 	failure error // the first one
 }
 
@@ -77,7 +77,7 @@ func newRecheck(m *managedMode) *recheck {
 // heartbeatsSince returns since when heartbeats could be received here.
 func (r *recheck) heartbeatsSince() task.Instant { return r.wall.local(r.wall.heartbeatsSince()) }
 
-// mayCall reports whether one more call may be made. After one that failed, due tasks go first.
+// mayCall reports whether one more call may be made. After a call that failed, due tasks go first.
 func (r *recheck) mayCall() bool {
 	if b := &r.budget; b.open || b.failed >= callFailuresMax || b.spent >= callTimeMax {
 		return false
@@ -99,7 +99,7 @@ func (r *recheck) noteCall(err error) {
 	}
 }
 
-// call makes a call about a lease or a queue; errNextRound when there are to be no more.
+// call makes a call about a lease or a queue; errNextRound when the round may make no more.
 func (r *recheck) call(ask func() error) error {
 	if !r.mayCall() {
 		return errNextRound
@@ -111,7 +111,7 @@ func (r *recheck) call(ask func() error) error {
 	return err
 }
 
-// askOnce returns what a call says, or what it said before in this round.
+// askOnce returns the answer to a call, or the answer that it had before in this round.
 func askOnce[K comparable, V any](r *recheck, known map[K]answer[V], key K, call func() (V, error)) (value V, err error) {
 	if a, asked := known[key]; asked {
 		return a.value, a.err
@@ -137,7 +137,7 @@ func (r *recheck) queueAge(ctx context.Context, name queue.Name) (time.Duration,
 	})
 }
 
-// end closes the round. After one in which a call failed the circuit breaker opens.
+// end ends the round. If a call failed in it, the circuit breaker opens.
 func (r *recheck) end(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
@@ -157,8 +157,8 @@ func (r *recheck) end(ctx context.Context) {
 	}
 }
 
-// decideAll decides about each row. A row that cannot be decided stays in flight until it can. The error is
-// of a row for which there is no room; the orders are valid all the same.
+// decideAll decides about each row, and returns the orders. A row that cannot be decided stays in flight until it can. An
+// error says that there was no room for such a row; the orders are valid all the same.
 func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
 	r.budget.spent, r.budget.failed = 0, 0 // calls for what is in flight must not use up those of the others
 	wasSet := r.wall.wasSet(r.Clock)       // then the rows may have stamps of another clock than this round's
@@ -189,9 +189,8 @@ func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []tas
 	return orders, failed
 }
 
-// postpone checks a row later that could not be decided: one that was left to the next round keeps its turn;
-// one whose call failed comes after all of those, when calls are made again. It returns false where there is
-// no room.
+// postpone has a row that could not be decided checked later. A row that was left to the next round keeps its turn; a row
+// whose call failed comes after all of these, when calls are made again. postpone returns false if there is no room in flight.
 func (r *recheck) postpone(t *task.Task, err error) bool {
 	turn, had := r.turns[t.ID]
 	if !had {
@@ -289,7 +288,7 @@ func (r *recheck) checkInFlight(ctx context.Context) (ids []task.ID, checked int
 	return ids, len(due)
 }
 
-// followsLease reports whether the lease of the worker is all there is to check for now.
+// followsLease reports whether for now only the lease of the worker is to be checked, and not the row.
 func (r *recheck) followsLease(t *inFlightTask) bool { return t.worker != "" && r.now < t.rowAt }
 
 // readLeases reads the leases that tasks in flight follow and that are not known to hold, several at a time:

@@ -62,7 +62,8 @@ func (s *Sealer) SealTask(t *Task) string {
 	return s.seal(TokenOf(t), s.ring.sealsIDs(t.Created))
 }
 
-// Seal is SealTask for a token; its id tells when it was made, or else it is sealed as one that is made now.
+// Seal returns the public id of a token. It is sealed with the key of the time at which the token's id was made; an id that
+// does not tell that time counts as made now.
 func (s *Sealer) Seal(t Token) string {
 	if made, known := t.ID.Made(); known {
 		return s.seal(t, s.ring.sealsIDs(made))
@@ -158,10 +159,9 @@ func decodeToken(prefix, text string) (raw []byte, ok bool) {
 	return raw, err == nil && len(raw) >= tokenMACBytes
 }
 
-// PeekID returns the task's id by a public id, whoever made it: it has no key, and so cannot tell a forged
-// one. It returns ErrBadID for forms that it does not know. The id is first in the body; in the form q2 it
-// follows the number of a key and the name of a sender, whose length is in front of it, and counts for that
-// sender alone.
+// PeekID returns the id of the task that a public id names. It has no key, and so cannot tell a forged public id. It returns
+// ErrBadID for forms that it does not know. The task's id is first in the body; in the form q2 the number of a key, the
+// length of a sender's name and the name come before, and the id is one of that sender's.
 func PeekID(text string) (id ID, err error) {
 	const prefixChars = 2
 	unknown := fmt.Errorf("%w: not one of the forms that this version knows", ErrBadID)
