@@ -237,6 +237,20 @@ func TestABacklogThatIsHeldIsReadOnce(t *testing.T) {
 	}
 }
 
+// A full scan reads 5,000 rows a second where the store is a service.
+func TestAFullScanOfAServiceTakesItsTime(t *testing.T) {
+	inGated(t, depth, func(g *gated) {
+		g.parts.all, g.depths = []task.Partition{high}, lasting{g.queue}
+		g.set(pauseA())
+		g.backlog("a", 10_000, time.Hour)
+		g.start()
+		g.advance(time.Second)
+		if n := g.rows.lookedRows(); n < 4000 || n > 6000 {
+			t.Errorf("%d rows read in a second", n)
+		}
+	})
+}
+
 // Many tasks that are held come due at one moment, with others between them.
 func TestABurstThatIsHeldDelaysNoOther(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "with others": true} {
