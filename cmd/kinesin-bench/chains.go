@@ -53,7 +53,8 @@ measures steps a second, their ratio to that of plain tasks with the same worker
 }
 
 func (a *app) groups() *cobra.Command {
-	b := load.GroupsConfig{Groups: 10, Members: 1000, Slots: 1000, Ahead: 15 * time.Second}
+	b := load.GroupsConfig{Groups: 10, Slots: 1000, Ahead: 15 * time.Second}
+	tasks := 10_000
 	c := &cobra.Command{
 		Use:   "groups",
 		Short: "Run groups whose members are all due at once, and as many tasks without groups",
@@ -63,10 +64,14 @@ starts.`,
 	}
 	f := c.Flags()
 	f.IntVar(&b.Groups, "groups", b.Groups, "how many groups")
-	f.IntVar(&b.Members, "members", b.Members, "members of each group")
+	f.IntVarP(&tasks, "tasks", "n", tasks, "members of all groups together")
 	f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
 	f.DurationVar(&b.Ahead, "ahead", b.Ahead, "how far ahead they are due; all have to be scheduled by then")
-	return a.measuring(c, b.Validate, func(ctx context.Context) error {
+	check := func() error {
+		b.Members = tasks / max(b.Groups, 1)
+		return b.Validate()
+	}
+	return a.measuring(c, check, func(ctx context.Context) error {
 		return a.on(ctx, "", func(s *load.Server) error {
 			b.Server, b.Lambda, b.Progress = s, newLambda("bench"), a.note
 			r, err := load.RunGroups(ctx, b)

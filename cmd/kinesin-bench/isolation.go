@@ -115,7 +115,7 @@ func (a *app) beside(ctx context.Context, s *load.Server, b *isolationFlags, c l
 	config.Server, config.Lambda, config.Ahead = s, newLambda("measured"), measureBefore-measuredBefore
 	config.Keep = !a.given // the data of a server of its own is deleted with it
 	if c.Behaviour == load.HotKey {
-		config.LimitKeys, config.LimitKeyConcurrency = load.HotKeyOthers, load.HotKeyConcurrency
+		config.LimitKeys, config.Concurrency = load.HotKeyOthers, load.HotKeyConcurrency
 	}
 	if c.Tasks != nil {
 		each := neighbourAheadPerTask + time.Duration(c.PayloadBytes)*neighbourAheadPerByte

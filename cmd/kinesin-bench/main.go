@@ -95,7 +95,13 @@ server in a process of its own, with its data in a new directory below the curre
 		a.kind(load.Sets, "Schedule N tasks for later, and move, cancel and redrive them all by jobs", 1_000_000),
 		a.kind(load.Crons, "Create N crons that fire at the same time, and run what they schedule", 10_000),
 		a.kind(load.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
-		a.isolation(), a.chains(), a.groups(), a.brakes(), a.neighbour(),
+		a.kind(load.Lambdas, "Run N tasks of many lambdas that are due at the same time", 100_000),
+		a.kind(load.Keys, "Run N tasks with limit keys that are due at the same time", 20_000),
+		a.kind(load.Quota, "Run N tasks of a lambda with a quota of concurrency that are due at the same time", 20_000),
+		a.kind(load.Procs, "Run N tasks that are due at the same time in many processes, whose workers have one slot each", 20_000),
+		a.kind(load.Change, "Schedule N tasks for later, and reschedule, cancel, redrive and run them by their ids", 20_000),
+		a.kind(load.Count, "Schedule N tasks for later, and count them and list the newest", 1_000_000),
+		a.isolation(), a.chains(), a.groups(), a.brakes(), a.neighbour(), a.process(),
 	)
 	return root
 }
@@ -144,17 +150,16 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 	b := load.Config{Kind: kind, Tasks: tasks, Rate: 1000, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000, OthersRate: 200}
 	c := &cobra.Command{Use: string(kind), Short: short}
 	f := c.Flags()
-	if kind == load.Steady {
+	if kind.HasWorkers() {
+		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
+	}
+	about := "how many tasks"
+	switch kind {
+	case load.Steady:
+		about = "how many tasks, at --rate; those of --duration when not set"
 		f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second")
 		f.DurationVar(&b.Duration, "duration", b.Duration, "time from the first due time to the last")
 		f.IntVar(&b.Pages, "pages", 0, "how many first pages of the console are open meanwhile")
-	} else {
-		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
-	}
-	if kind != load.Insert && kind != load.Sets {
-		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
-	}
-	switch kind {
 	case load.Sets:
 		f.Float64Var(&b.OthersRate, "others-rate", b.OthersRate, "tasks per second of another lambda, whose lateness is measured without a job and beside each; 0: none")
 	case load.Immediate:
@@ -162,9 +167,21 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 	case load.Crons:
 		f.BoolVar(&b.Spread, "spread", false, "have them fire within a minute instead, each in a second that H draws")
 		f.DurationVar(&b.Ahead, "ahead", 0, "time to create them in before they fire; 8s and 3ms for each when not set")
-	case load.Wall, load.Steady:
+	case load.Lambdas:
+		f.IntVar(&b.Lambdas, "lambdas", 1000, "how many lambdas, which are created for the run")
+	case load.Keys:
+		f.IntVar(&b.LimitKeys, "keys", 1000, "how many limit keys")
+		f.IntVar(&b.Concurrency, "concurrency", 1, "how many tasks of a key run at a time")
+	case load.Quota:
+		f.IntVar(&b.Concurrency, "concurrency", 1000, "how many tasks of the lambda run at a time")
+	case load.Procs:
+		b.StartProcess = a.startProcess
+		f.IntVar(&b.Processes, "processes", 20, "how many processes, over which the workers are spread")
+	case load.Insert, load.Wall, load.Change, load.Count:
+	}
+	f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, about)
+	if kind.HasWorkers() && kind != load.Immediate && kind != load.Crons {
 		f.DurationVar(&b.Ahead, "ahead", 0, "time from the first call to the first due time; 4s and 25µs for each task when not set")
-	case load.Insert:
 	}
 	if kind != load.Immediate && kind != load.Crons {
 		f.IntVar(&b.Batch, "batch", b.Batch, "tasks in one call while scheduling")

@@ -16,6 +16,13 @@ func TestBench(t *testing.T) {
 		"steady --rate 200 --duration 1s --ahead 500ms",
 		"immediate -n 50 --workers 2",
 		"crons -n 50 --workers 10 --ahead 8s",
+		"steady --tasks 200 --ahead 500ms",
+		"lambdas -n 500 --lambdas 5 --workers 10 --ahead 500ms",
+		"keys -n 200 --keys 20 --workers 10 --ahead 500ms",
+		"quota -n 200 --concurrency 20 --workers 10 --ahead 500ms",
+		"procs -n 200 --processes 2 --workers 4 --ahead 500ms",
+		"change -n 200 --batch 100",
+		"count -n 500",
 	} {
 		var got map[string]any
 		harness.Bench(t, []string{"KINESIN_SERVER=" + s.URL}, strings.Fields(line+" -o json")...).JSON(t, &got)
@@ -24,7 +31,7 @@ func TestBench(t *testing.T) {
 		}
 		for _, field := range []string{
 			"tasks", "seconds", "rate", "lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms",
-			"cpu_seconds_per_1000_server", "cpu_seconds_per_1000_client", "cpu_seconds_per_1000",
+			"server_cpu_seconds_per_1000", "client_cpu_seconds_per_1000", "rss_bytes", "cpu_seconds_per_1000",
 		} {
 			if _, isNumber := got[field].(float64); !isNumber {
 				t.Errorf("%s: %s is %v", line, field, got[field])

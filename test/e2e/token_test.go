@@ -81,7 +81,7 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	if status, body := s.Fetch("/"); status != http.StatusOK || !strings.Contains(body, "<title>Sign in") || strings.Contains(body, "work") {
 		t.Errorf("the console without a token: %d %q", status, body)
 	}
-	if bench := harness.Bench(t, env, "immediate", "-n", "10", "-o", "json"); !strings.Contains(bench.Must(t), `"cpu_seconds_per_1000_server"`) {
+	if bench := harness.Bench(t, env, "immediate", "-n", "10", "-o", "json"); !strings.Contains(bench.Must(t), `"server_cpu_seconds_per_1000"`) {
 		t.Errorf("%+v", bench)
 	}
 	if strings.Contains(s.Stdout()+s.Stderr(), tokenA[:16]) {

@@ -51,10 +51,10 @@ type ChainsReport struct {
 	Workers      int     `json:"workers"`
 	Seconds      float64 `json:"seconds"` // from when they are due to the last end
 	Rate         float64 `json:"steps_per_second"`
-	CPU          float64 `json:"cpu_seconds_per_1000_server"`
+	CPU          float64 `json:"server_cpu_seconds_per_1000"`
 	PlainSeconds float64 `json:"plain_seconds"`
 	PlainRate    float64 `json:"plain_per_second"`
-	PlainCPU     float64 `json:"plain_cpu_seconds_per_1000_server"`
+	PlainCPU     float64 `json:"plain_server_cpu_seconds_per_1000"`
 	Ratio        float64 `json:"ratio"` // of Rate to PlainRate
 
 	// Lateness is from the end of a step's handler to the start of the next step: at a pace, and while all

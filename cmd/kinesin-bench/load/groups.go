@@ -42,12 +42,14 @@ type GroupsReport struct {
 	Members          int     `json:"members"` // of each
 	AddSeconds       float64 `json:"add_seconds"`
 	Seconds          float64 `json:"seconds"` // from when they are due to the last end
-	Rate             float64 `json:"members_per_second"`
+	Rate             float64 `json:"rate"`    // members per second
+	CPU              float64 `json:"server_cpu_seconds_per_1000"`
+	RSS              float64 `json:"rss_bytes"` // of the server, at the end
 	PlainSeconds     float64 `json:"plain_seconds"`
 	PlainRate        float64 `json:"plain_per_second"`
-	Ratio            float64 `json:"ratio"`            // of Rate to PlainRate
-	FollowUpP50      float64 `json:"follow_up_p50_ms"` // from the end of the last member's handler to the start of the follow-up
-	FollowUpP99      float64 `json:"follow_up_p99_ms"`
+	Ratio            float64 `json:"ratio"`           // of Rate to PlainRate
+	FollowUpP50      float64 `json:"lateness_p50_ms"` // from the end of the last member's handler to the start of the follow-up
+	FollowUpP99      float64 `json:"lateness_p99_ms"`
 	WrongFollowUps   int     `json:"wrong_follow_ups"` // that were told other counts
 	DoubledFollowUps int     `json:"doubled_follow_ups"`
 }
@@ -143,10 +145,22 @@ func (r *groupsRun) measure(ctx context.Context) error {
 		return fmt.Errorf("the last member was scheduled %v after its due time: want a longer --ahead", late.Round(time.Millisecond))
 	}
 	r.Progress.note("%d members of %d groups are scheduled", all, r.Groups)
+	if err := clock.Sleep(ctx, clock.Real(), time.Until(due)); err != nil {
+		return err
+	}
+	before, err := r.cpu(ctx)
+	if err != nil {
+		return err
+	}
 	last, err := r.await(ctx, all, r.Groups)
 	if err != nil {
 		return err
 	}
+	after, err := r.cpu(ctx)
+	if err != nil {
+		return err
+	}
+	r.report.CPU = perThousand(after-before, all)
 	r.report.Seconds = last.Sub(due).Seconds()
 	r.report.Rate = perSecond(all, r.report.Seconds)
 	late := make([]int64, 0, r.Groups)
@@ -154,6 +168,9 @@ func (r *groupsRun) measure(ctx context.Context) error {
 		late = append(late, at.Sub(r.ends[group]).Microseconds())
 	}
 	slices.Sort(late)
+	if r.report.RSS, err = r.rss(ctx); err != nil {
+		return err
+	}
 	r.report.FollowUpP50, r.report.FollowUpP99 = percentile(late, 0.5), percentile(late, 0.99)
 	due = time.Now().Add(r.Ahead)
 	if _, err := r.Client.ScheduleMany(ctx, r.items(all, due)); err != nil {
@@ -202,8 +219,8 @@ func (r *groupsRun) await(ctx context.Context, tasks, follows int) (last time.Ti
 // Print writes the report for people.
 func (o *GroupsReport) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `groups: %d of %d members, added in %.1f s
-ended in %.3f s, %.0f members/s; without groups in %.3f s, %.0f tasks/s; ratio %.2f
+ended in %.3f s, %.0f members/s, CPU-seconds of the server per 1,000 %.4f; without groups in %.3f s, %.0f tasks/s; ratio %.2f
 follow-ups: p50 %.1f ms, p99 %.1f ms after the last member; %d with other counts, %d twice
-`, o.Groups, o.Members, o.AddSeconds, o.Seconds, o.Rate, o.PlainSeconds, o.PlainRate, o.Ratio, o.FollowUpP50, o.FollowUpP99, o.WrongFollowUps, o.DoubledFollowUps)
+`, o.Groups, o.Members, o.AddSeconds, o.Seconds, o.Rate, o.CPU, o.PlainSeconds, o.PlainRate, o.Ratio, o.FollowUpP50, o.FollowUpP99, o.WrongFollowUps, o.DoubledFollowUps)
 	return err
 }

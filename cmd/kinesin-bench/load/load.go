@@ -148,11 +148,16 @@ func (r *run) insert(ctx context.Context) error {
 func (r *run) insertBatch(ctx context.Context, from, to int) error {
 	items := make([]sdk.Item, to-from)
 	for i, payload := range payloads(len(items), r.PayloadBytes, func(i int) uint64 { return uint64(from + i) }) {
-		items[i] = sdk.Item{Lambda: r.Lambda, At: time.UnixMicro(r.seen.due[from+i]), Payload: payload}
+		items[i] = sdk.Item{Lambda: r.lambdaOf(from + i), At: time.UnixMicro(r.seen.due[from+i]), Payload: payload}
 		if r.LimitKeys > 0 {
 			items[i].LimitKey = keyOf((from + i) % r.LimitKeys)
 		}
 	}
-	_, err := r.Client.ScheduleMany(ctx, items)
+	results, err := r.Client.ScheduleMany(ctx, items)
+	if r.ids != nil {
+		for i := range results {
+			r.ids[from+i] = results[i].ID
+		}
+	}
 	return err
 }

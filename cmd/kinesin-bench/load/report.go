@@ -25,14 +25,22 @@ type Report struct {
 	LatenessMax float64 `json:"lateness_max_ms"`
 
 	// CPU-seconds per 1,000 tasks while they ran; for Insert while they were inserted.
-	CPUServer float64 `json:"cpu_seconds_per_1000_server"`
-	CPUClient float64 `json:"cpu_seconds_per_1000_client"`
+	CPUServer float64 `json:"server_cpu_seconds_per_1000"`
+	CPUClient float64 `json:"client_cpu_seconds_per_1000"`
 	CPU       float64 `json:"cpu_seconds_per_1000"`
+	RSS       float64 `json:"rss_bytes"` // of the server, at the end
 
 	// The insertion before the run, if any.
 	InsertSeconds float64 `json:"insert_seconds"`
 	InsertRate    float64 `json:"insert_rate"`
 	InsertCPU     float64 `json:"insert_cpu_seconds_per_1000"`
+
+	// The creation of the lambdas of Lambdas.
+	CreateRate float64 `json:"create_rate,omitempty"`
+	CreateCPU  float64 `json:"create_server_cpu_seconds_per_1000,omitempty"`
+
+	// Of Change and Count: the calls by what they do.
+	Calls []Calls `json:"calls,omitempty"`
 
 	// Of Sets: the count of all tasks by their due times, and the jobs.
 	CountSeconds float64     `json:"count_seconds,omitempty"`
@@ -77,7 +85,10 @@ func (r *run) report(p phase) Report {
 	if i := r.inserted; !i.from.IsZero() {
 		o.InsertSeconds, o.InsertRate, o.InsertCPU = i.seconds(), perSecond(r.Tasks, i.seconds()), perThousand(i.server+i.client, r.Tasks)
 	}
-	if r.Kind == Insert || r.Kind == Sets {
+	if r.Kind == Lambdas {
+		o.CreateRate, o.CreateCPU = perSecond(r.Lambdas, r.created.seconds()), perThousand(r.created.server, r.Lambdas)
+	}
+	if !r.Kind.HasWorkers() {
 		o.Workers, o.Lost = 0, r.Tasks-r.accepted
 		return o
 	}
@@ -91,6 +102,9 @@ func (r *run) report(p phase) Report {
 	}
 	return o
 }
+
+// HasWorkers reports whether the tasks of a load are to start.
+func (k Kind) HasWorkers() bool { return k != Insert && k != Sets && k != Change && k != Count }
 
 // percentile returns the smallest value that at least that share of the values do not exceed, in
 // milliseconds. The values are sorted microseconds.
@@ -116,7 +130,7 @@ func perThousand(used time.Duration, tasks int) float64 {
 // Print writes the report for people.
 func (o *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s\n", o.Kind, o.Tasks, o.Seconds, o.Rate)
-	if err == nil && o.Kind != Insert && o.Kind != Sets {
+	if err == nil && o.Kind.HasWorkers() {
 		_, err = fmt.Fprintf(w, "lateness ms: p50 %.3f, p95 %.3f, p99 %.3f, max %.3f\n", o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax)
 	}
 	if err == nil {
@@ -134,13 +148,22 @@ func (o *Report) Print(w io.Writer) error {
 	if err == nil && o.OthersAlone != nil {
 		err = o.OthersAlone.print(w, "another lambda without a job")
 	}
+	if err == nil && o.CreateRate > 0 {
+		_, err = fmt.Fprintf(w, "lambdas created: %.0f/s, CPU-seconds of the server per 1,000 %.4f\n", o.CreateRate, o.CreateCPU)
+	}
+	for _, c := range o.Calls {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s: %d calls, %.0f/s, ms of a call: p50 %.3f, p99 %.3f, CPU-seconds of the server per 1,000 %.4f\n",
+				c.Name, c.Calls, c.Rate, c.P50, c.P99, c.CPU)
+		}
+	}
 	for _, c := range o.Sets {
 		if err == nil {
 			err = c.print(w)
 		}
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "lost %d, duplicate %d, early %d\n", o.Lost, o.Duplicate, o.Early)
+		_, err = fmt.Fprintf(w, "server: %.0f MB resident; lost %d, duplicate %d, early %d\n", o.RSS/1e6, o.Lost, o.Duplicate, o.Early)
 	}
 	return err
 }

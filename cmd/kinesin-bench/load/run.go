@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
@@ -24,12 +28,21 @@ const (
 	Sets      Kind = "sets"      // tasks far in the future, which are then cancelled and redriven by jobs
 	Crons     Kind = "crons"     // a task of each of many crons, which fire at one instant
 	Immediate Kind = "immediate" // one task after the other: schedule it and wait for its start
+	Lambdas   Kind = "lambdas"   // Wall over many lambdas, which are created for it
+	Keys      Kind = "keys"      // Wall of tasks with limit keys
+	Quota     Kind = "quota"     // Wall of a lambda with a quota of concurrency
+	Procs     Kind = "procs"     // Wall before workers of one slot each, in several processes
+	Change    Kind = "change"    // tasks far in the future, which are then changed by their ids
+	Count     Kind = "count"     // tasks far in the future, which are then counted and listed
 )
 
 // Limits of a run.
 const (
 	TasksMax      = 10_000_000
 	SlotsMax      = 10_000
+	LambdasMax    = 10_000
+	KeysMax       = 10_000_000
+	ProcessesMax  = 1000
 	othersRateMax = 500 // fewer than milliseconds, by which their tasks are told apart
 	callersMax    = 4   // calls in flight while inserting
 	chainsMax     = 1_000_000
@@ -64,7 +77,7 @@ type Config struct {
 	*Server
 
 	Kind Kind
-	// Tasks is the number of tasks; for Steady it follows from Rate and Duration.
+	// Tasks is the number of tasks; of Steady 0: those of Rate and Duration.
 	Tasks        int
 	Rate         float64       // tasks per second, of Steady
 	Duration     time.Duration // of Steady
@@ -76,12 +89,18 @@ type Config struct {
 	Spread       bool          // of Crons: they fire within a minute, each in a second that H draws
 	Shards       int           // of the lambda; 0: the server's default
 	OthersRate   float64       // of Sets: tasks per second of another lambda; 0: none
-	// LimitKeys is how many limit keys the tasks have in turn, of each of which LimitKeyConcurrency run at
-	// once; 0: they have none.
-	LimitKeys           int
-	LimitKeyConcurrency int
+	// LimitKeys is how many limit keys the tasks have in turn, of each of which Concurrency run at once; 0:
+	// they have none.
+	LimitKeys int
+	// Concurrency is how many tasks of a limit key or, of Quota, of the lambda run at once.
+	Concurrency int
+	Lambdas     int // of Lambdas: how many, of which the tasks are in turn
+	Processes   int // of Procs: over which the workers are spread
+	// StartProcess starts a process of Procs, with workers of one slot each that call started for each task.
+	// stop ends the process, and returns the CPU time that it used.
+	StartProcess func(ctx context.Context, lambda string, workers int, started func(payload []byte, at time.Time)) (stop func() (cpu time.Duration, err error), err error)
 	// Lambda names the lambda that is created for the run, and deleted afterwards with all its tasks unless
-	// Keep is set.
+	// Keep is set. Lambdas of Lambdas have a number after the name.
 	Lambda   string
 	Keep     bool
 	Pages    int // of the console that are open meanwhile, of Steady
@@ -91,10 +110,20 @@ type Config struct {
 // ErrConfig is returned for an invalid Config; the text says what is allowed.
 var ErrConfig = errors.New("cannot be run")
 
-// Validate sets Tasks of a Steady run, and refuses invalid values.
+// Validate sets Tasks or Duration of a Steady run, and refuses invalid values.
 func (c *Config) Validate() error {
-	if c.Kind == Steady {
+	switch {
+	case c.Kind != Steady:
+	case c.Tasks == 0:
 		c.Tasks = int(c.Rate * c.Duration.Seconds())
+	default:
+		c.Duration = time.Duration(float64(c.Tasks) / c.Rate * float64(time.Second))
+	}
+	of := func(kinds ...Kind) int { // the lowest number that a kind may have
+		if slices.Contains(kinds, c.Kind) {
+			return 1
+		}
+		return 0
 	}
 	return errors.Join(
 		within("tasks", c.Tasks, 1, TasksMax),
@@ -103,6 +132,10 @@ func (c *Config) Validate() error {
 		within("batch", c.Batch, 1, 10_000),
 		within("tasks per second of the other lambda", c.OthersRate, 0, othersRateMax),
 		within("pages", c.Pages, 0, PagesMax),
+		within("lambdas", c.Lambdas, of(Lambdas), LambdasMax),
+		within("keys", c.LimitKeys, of(Keys), KeysMax),
+		within("concurrency", c.Concurrency, of(Keys, Quota), SlotsMax),
+		within("processes", c.Processes, of(Procs), min(ProcessesMax, max(c.Slots, 1))),
 		within("time ahead", c.Ahead, 0, durationMax),
 		within("idle time", c.IdleMax, 0, durationMax),
 	)
@@ -122,10 +155,13 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &run{Config: c, seen: newRecord(c.Tasks)}
-	if _, _, err := admin.New(c.Client).Lambdas.Create(ctx, admin.Lambda{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}, LimitKeyConcurrency: c.LimitKeyConcurrency}); err != nil {
+	if err := r.createLambdas(ctx); err != nil {
 		return Report{}, err
 	}
 	report, err := r.measure(ctx)
+	if err == nil {
+		report.RSS, err = c.rss(ctx)
+	}
 	return report, errors.Join(err, r.cleanUp(ctx))
 }
 
@@ -135,8 +171,51 @@ type run struct {
 
 	seen     *record
 	open     *pages
+	ids      []sdk.ID // of Change
+	created  phase    // of the lambdas
 	inserted phase
 	accepted int
+}
+
+// createLambdas creates the lambdas of a run.
+func (r *run) createLambdas(ctx context.Context) (err error) {
+	l := admin.Lambda{Shards: r.Shards, Priorities: []string{"normal"}}
+	if r.LimitKeys > 0 {
+		l.LimitKeyConcurrency = r.Concurrency
+	}
+	if r.created, err = r.begin(ctx); err != nil {
+		return err
+	}
+	r.created.from = time.Now()
+	calls, callsCtx := errgroup.WithContext(ctx)
+	calls.SetLimit(callersMax)
+	for i := range r.lambdas() {
+		calls.Go(func() error {
+			l := l
+			l.Name = r.lambdaOf(i)
+			_, _, err := admin.New(r.Client).Lambdas.Create(callsCtx, l)
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return err
+	}
+	r.created.to = time.Now()
+	if r.created, err = r.finish(ctx, r.created); err != nil || r.Kind != Quota {
+		return err
+	}
+	_, err = admin.New(r.Client).Quotas.Set(ctx, admin.Quota{Lambda: r.Lambda, Concurrency: r.Concurrency}, admin.QuotaSetOptions{})
+	return err
+}
+
+func (r *run) lambdas() int { return max(1, r.Lambdas) }
+
+// lambdaOf returns the lambda of the task with a number.
+func (r *run) lambdaOf(i int) string {
+	if r.Lambdas == 0 {
+		return r.Lambda
+	}
+	return fmt.Sprint(r.Lambda, "-", i%r.Lambdas)
 }
 
 // measure runs the load, with a worker if it needs one.
@@ -146,17 +225,25 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 		return r.insertOnly(ctx)
 	case Sets:
 		return r.sets(ctx)
-	case Wall, Steady, Immediate, Crons:
+	case Change:
+		return r.change(ctx)
+	case Count:
+		return r.count(ctx)
+	case Wall, Steady, Immediate, Crons, Lambdas, Keys, Quota, Procs:
 	}
-	load := map[Kind]func(context.Context) (phase, error){Wall: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons}[r.Kind]
+	load := map[Kind]func(context.Context) (phase, error){
+		Wall: r.wall, Lambdas: r.wall, Keys: r.wall, Quota: r.wall, Procs: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons,
+	}[r.Kind]
 	if load == nil {
 		return Report{}, fmt.Errorf("%w: unknown kind %q", ErrConfig, r.Kind)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop, stopped := r.startWorker(ctx, cancel)
+	stop, err := r.startWorkers(ctx, cancel)
 	var measured phase
-	err := r.warmUp(ctx)
+	if err == nil {
+		err = r.warmUp(ctx)
+	}
 	if err == nil && r.Pages > 0 {
 		if r.open, err = r.openPages(ctx); err == nil {
 			defer r.open.close()
@@ -165,8 +252,9 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	if err == nil {
 		measured, err = load(ctx)
 	}
-	stop()
-	if workerErr := <-stopped; err == nil {
+	used, workerErr := stop()
+	measured.client += used
+	if err == nil {
 		err = workerErr
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -178,29 +266,62 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	return r.report(measured), err
 }
 
-// startWorker runs the worker until stop is called. If it ends by itself, it calls fail.
-func (r *run) startWorker(ctx context.Context, fail context.CancelCauseFunc) (stop func(), stopped <-chan error) {
-	w := sdk.NewWorker(r.Client, sdk.Slots(r.Slots), sdk.Grace(time.Second))
-	sdk.NewLambda[[]byte](r.Lambda).Handle(w, func(_ context.Context, t *sdk.Task[[]byte]) error {
-		r.seen.start(t.Args, time.Now())
-		return nil
-	})
-	ctx, stop = context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() {
-		err := w.Run(ctx)
-		if ctx.Err() == nil {
-			fail(fmt.Errorf("the worker ended: %w", errors.Join(err, errors.New("before the load did"))))
+// startWorkers starts the workers. If one of them ends by itself, it calls fail. stop ends all of them, and returns
+// the CPU time that they used in processes of their own.
+func (r *run) startWorkers(ctx context.Context, fail context.CancelCauseFunc) (stop func() (time.Duration, error), err error) {
+	if r.Kind == Procs {
+		return r.startProcesses(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running errgroup.Group
+	for from := 0; from < r.lambdas(); from += api.LambdasMax {
+		some := min(api.LambdasMax, r.lambdas()-from)
+		w := sdk.NewWorker(r.Client, sdk.Slots(max(1, r.Slots*some/r.lambdas())), sdk.Grace(time.Second))
+		for i := range some {
+			sdk.NewLambda[[]byte](r.lambdaOf(from+i)).Handle(w, func(_ context.Context, t *sdk.Task[[]byte]) error {
+				r.seen.start(t.Args, time.Now())
+				return nil
+			})
 		}
-		ended <- err
-	}()
-	return stop, ended
+		running.Go(func() error {
+			err := w.Run(ctx)
+			if ctx.Err() == nil {
+				fail(fmt.Errorf("the worker ended: %w", errors.Join(err, errors.New("before the load did"))))
+			}
+			return err
+		})
+	}
+	return func() (time.Duration, error) {
+		cancel()
+		return 0, running.Wait()
+	}, nil
+}
+
+// startProcesses starts the processes of Procs, with as many workers together as Slots says.
+func (r *run) startProcesses(ctx context.Context) (stop func() (time.Duration, error), err error) {
+	var stops []func() (time.Duration, error)
+	stop = func() (used time.Duration, err error) {
+		for _, one := range stops {
+			cpu, oneErr := one()
+			used, err = used+cpu, errors.Join(err, oneErr)
+		}
+		return used, err
+	}
+	for i := range r.Processes {
+		workers := r.Slots*(i+1)/r.Processes - r.Slots*i/r.Processes
+		one, err := r.StartProcess(ctx, r.Lambda, workers, r.seen.start)
+		if err != nil {
+			return stop, err
+		}
+		stops = append(stops, one)
+	}
+	return stop, nil
 }
 
 // warmUp waits until the worker runs tasks.
 func (r *run) warmUp(ctx context.Context) error {
 	for range 3 {
-		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.Lambda, Payload: warmUpPayload(r.PayloadBytes)}); err != nil {
+		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.lambdaOf(0), Payload: warmUpPayload(r.PayloadBytes)}); err != nil {
 			return err
 		}
 		if err := r.seen.awaitWarm(ctx, patienceBase); err != nil {
@@ -221,6 +342,13 @@ func (r *run) cleanUp(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := admin.New(r.Client).Lambdas.Delete(ctx, r.Lambda, admin.LambdaDeleteOptions{DropTasks: true})
-	return err
+	var calls errgroup.Group
+	calls.SetLimit(callersMax)
+	for i := range r.lambdas() {
+		calls.Go(func() error {
+			_, err := admin.New(r.Client).Lambdas.Delete(ctx, r.lambdaOf(i), admin.LambdaDeleteOptions{DropTasks: true})
+			return err
+		})
+	}
+	return calls.Wait()
 }

@@ -17,6 +17,7 @@ import (
 // Metrics of the server.
 const (
 	cpuSeries  = "process_cpu_seconds_total"
+	rssSeries  = "process_resident_memory_bytes"
 	heapSeries = "go_memstats_heap_inuse_bytes"
 )
 
@@ -34,6 +35,9 @@ func (s *Server) cpu(ctx context.Context) (time.Duration, error) {
 
 // heap returns the bytes in the server's heap, by its metrics.
 func (s *Server) heap(ctx context.Context) (float64, error) { return s.series(ctx, heapSeries) }
+
+// rss returns the bytes of memory that the server's process has, by its metrics.
+func (s *Server) rss(ctx context.Context) (float64, error) { return s.series(ctx, rssSeries) }
 
 // url returns the URL of a page of the server.
 func (s *Server) url(page string) string { return strings.TrimRight(s.Direct.Base, "/") + page }

@@ -29,7 +29,7 @@ type SetChange struct {
 	Seconds float64         `json:"seconds"`
 	Rate    float64         `json:"rate"` // tasks per second
 	HeapMax float64         `json:"server_heap_max_mb"`
-	CPU     float64         `json:"cpu_seconds_per_1000_server"` // with that of the other lambda's load
+	CPU     float64         `json:"server_cpu_seconds_per_1000"` // with that of the other lambda's load
 	// Others is how another lambda fared meanwhile; nil without such a load.
 	Others *Others `json:"others,omitempty"`
 }
