@@ -175,28 +175,7 @@ func (in *Inbound) CancelRows(ctx context.Context, rows []Row) []Changed {
 // that has to be looked at alone: one without a row, or that moved; of the latter also how it was seen.
 func (in *Inbound) cancelTogether(ctx context.Context, ids []string) (results []*kinesinv1.CancelResult, tried []*task.Task) {
 	results, tried = make([]*kinesinv1.CancelResult, len(ids)), make([]*task.Task, len(ids))
-	if len(ids) < 2 {
-		return results, tried
-	}
-	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
-	seen := map[task.ID]bool{}
-	for i, id := range ids {
-		if token, err := in.Open(ctx, id); err == nil && !seen[token.ID] {
-			seen[token.ID] = true
-			tokens, at = append(tokens, token), append(at, i)
-		}
-	}
-	all, err := in.rows(ctx, tokens)
-	if err != nil {
-		return results, tried // each alone, so that one row that cannot be read fails no other
-	}
-	var rows []Row
-	var of []int
-	for k := range all {
-		if row := &all[k]; !row.ID.IsZero() && !row.IsBare() && !row.State.IsEnd() {
-			rows, of = append(rows, *row), append(of, at[k])
-		}
-	}
+	rows, of := in.rowsOf(ctx, ids, func(row *task.Task) bool { return !row.State.IsEnd() })
 	for k, c := range in.endRows(ctx, rows, task.Cancel) {
 		if c.Err == nil {
 			results[of[k]] = &kinesinv1.CancelResult{Outcome: c.Outcome, State: rows[k].State.String()}

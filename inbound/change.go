@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -135,7 +136,7 @@ func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.
 }
 
 // errHasRow means that a task which had only a wake-up row has a task row now, so that a change is to be decided anew.
-var errHasRow = errors.New("the task has a task row now")
+var errHasRow = fmt.Errorf("the task has a task row now: %w", store.ErrConflict)
 
 // giveRow gives a task that has only a wake-up row its task row, in a write of its own: the write of a move to another
 // partition cannot follow it. It returns errHasRow, also if somebody else has put a task row.
@@ -243,7 +244,8 @@ func (in *Inbound) changeResult(id string, t *task.Task, err error) *kinesinv1.C
 	return r
 }
 
-// changeAll changes tasks one after the other, each with its outcome.
+// changeAll changes tasks, each with its outcome: those that have rows in one write, and then one by one the others and
+// those that moved meanwhile.
 func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string, ifSeq uint64, request task.ID, e edit) (*kinesinv1.ChangeResponse, error) {
 	if ifSeq != 0 && len(ids) != 1 {
 		return nil, refusal.Invalid("if_seq is for a single task; this call names %d", len(ids))
@@ -255,40 +257,73 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 	lasting := context.WithoutCancel(ctx)
 	tellInternal := in.internalOnce(ctx, procedure)
 	response := &kinesinv1.ChangeResponse{Results: make([]*kinesinv1.ChangeResult, len(ids))}
+	set := func(i int, t *task.Task, err error) {
+		response.Results[i] = in.changeResult(ids[i], t, err)
+		tellInternal(response.Results[i].Problem, err)
+	}
+	tried := make([]trial, len(ids))
+	rows, of := in.rowsOf(ctx, ids, func(row *task.Task) bool { return request.IsZero() || row.RedriveRequest != request })
+	next, errs := in.changeTogether(lasting, rows, e)
+	for k, i := range of {
+		if isMoving(errs[k]) {
+			tried[i] = trial{seen: rows[k].Task, next: next[k]}
+		} else {
+			set(i, &next[k], errs[k])
+		}
+	}
 	for i, id := range ids {
+		if response.Results[i] != nil {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t, err := in.changeTask(lasting, id, ifSeq, trial{request: request}, e)
-		response.Results[i] = in.changeResult(id, &t, err)
-		tellInternal(response.Results[i].Problem, err)
+		tried[i].request = request
+		t, err := in.changeTask(lasting, id, ifSeq, tried[i], e)
+		set(i, &t, err)
 	}
 	return response, nil
+}
+
+// changeTogether changes tasks in one write. It returns each as changed, as it was to be if it moved meanwhile, and as
+// it was found with any other error.
+func (in *Inbound) changeTogether(ctx context.Context, rows []Row, e edit) (next []task.Task, errs []error) {
+	next, errs = make([]task.Task, len(rows)), make([]error, len(rows))
+	writes := make([][]store.Op, len(rows))
+	var all []store.Op
+	for i := range rows {
+		writes[i], errs[i] = in.decideChange(ctx, &rows[i], e)
+		all = append(all, writes[i]...)
+		if !errors.Is(errs[i], errHasRow) { // else nothing was tried
+			next[i] = rows[i].Task
+		}
+	}
+	if len(all) == 0 {
+		return next, errs
+	}
+	results := in.change(ctx, all)
+	for i, ops := range writes {
+		if errs[i] != nil {
+			continue
+		}
+		changed, err := outcomeOfChange(ops, results[:len(ops)])
+		if results, errs[i] = results[len(ops):], err; err == nil {
+			in.announceChange(ctx, &rows[i], &changed)
+		}
+		if err == nil || isMoving(err) {
+			next[i] = changed
+		}
+	}
+	return next, errs
 }
 
 // changeRows changes tasks of a set in one write, and those that moved meanwhile one by one.
 func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e edit) []Changed {
 	changed := make([]Changed, len(rows))
-	writes := make([][]store.Op, len(rows))
-	var all []store.Op
-	for i := range rows {
-		if writes[i], changed[i].Err = in.decideChange(ctx, &rows[i], e); changed[i].Err == nil {
-			all = append(all, writes[i]...)
-		}
-	}
-	if len(all) == 0 {
-		return changed
-	}
-	results := in.change(ctx, all)
-	for i, ops := range writes {
-		if changed[i].Err != nil {
-			continue
-		}
-		next, err := outcomeOfChange(ops, results[:len(ops)])
-		if results = results[len(ops):]; err == nil {
-			in.announceChange(ctx, &rows[i], &next)
-		} else if isMoving(err) {
-			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, trial{seen: rows[i].Task, next: next}, e)
+	next, errs := in.changeTogether(ctx, rows, e)
+	for i, err := range errs {
+		if isMoving(err) {
+			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, trial{seen: rows[i].Task, next: next[i]}, e)
 		}
 		if changed[i].Err = err; err == nil {
 			changed[i].Outcome = outcome

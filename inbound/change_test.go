@@ -17,7 +17,7 @@ const isStale = kinesinv1.Reason_REASON_STALE_SEQ
 
 func (f *fixture) reschedule(id string, delay time.Duration, ifSeq uint64) *kinesinv1.ChangeResult {
 	f.t.Helper()
-	response, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, Delay: delay.Microseconds(), IfSeq: ifSeq})
+	response, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: append([]string{id}, f.beside...), Delay: delay.Microseconds(), IfSeq: ifSeq})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -35,6 +35,7 @@ func (f *fixture) update(u *kinesinv1.TaskUpdate) *kinesinv1.ChangeResult {
 
 func (f *fixture) redrive(r *kinesinv1.RedriveRequest) *kinesinv1.ChangeResult {
 	f.t.Helper()
+	r.Ids = append(r.Ids, f.beside...)
 	response, err := f.Redrive(f.ctx, r)
 	if err != nil {
 		f.t.Fatal(err)
@@ -180,8 +181,19 @@ func TestChangesConditionalOnSeq(t *testing.T) {
 }
 
 // A dispatch or a claim at the same time wins or loses as a whole.
-func TestAChangeThatLosesIsDecidedAnew(t *testing.T) {
+// runBeside runs a test twice: with calls for one task, and with calls that name others too, so that all are
+// changed in one write.
+func runBeside(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	run(t, test)
 	run(t, func(f *fixture) {
+		f.beside = []string{f.accept(with(in(time.Hour), func(i *item) { i.Key = "beside" })), "nonsense", inStates["cancelled"](f)}
+		test(f)
+	})
+}
+
+func TestAChangeThatLosesIsDecidedAnew(t *testing.T) {
+	runBeside(t, func(f *fixture) {
 		id := f.accept(in(time.Hour))
 		f.rows.beforeApply = func([]store.Op) {
 			f.rows.beforeApply = nil
@@ -192,7 +204,7 @@ func TestAChangeThatLosesIsDecidedAnew(t *testing.T) {
 		}
 		wantRefusal(t, "a claim came first", f.reschedule(id, time.Minute, 0).Problem, isTooLate, "a worker has the task")
 	})
-	run(t, func(f *fixture) {
+	runBeside(t, func(f *fixture) {
 		id := f.accept(in(time.Hour))
 		f.rows.beforeApply = func([]store.Op) {
 			f.rows.beforeApply = nil
@@ -228,9 +240,12 @@ func TestAChangeWhoseAnswerIsLostIsDone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(f *fixture) {
+			runBeside(t, func(f *fixture) {
 				id := inStates[c.start](f)
 				seq := f.row(id).Seq
+				if strings.HasSuffix(name, "with a seq") {
+					f.beside = nil
+				}
 				f.rows.beforeApply = func(ops []store.Op) { // the first try, of which nobody is told
 					f.rows.beforeApply = nil
 					f.apply(slices.Clone(ops)...)

@@ -143,7 +143,52 @@ func TestASetIsMovedInOneWrite(t *testing.T) {
 	})
 }
 
-// Calls with several ids write together too, and answer for each as before.
+// Calls with several ids write together, and answer for each as before.
+func TestAChangeOfSeveralIsOneWrite(t *testing.T) {
+	run(t, func(f *fixture) {
+		var ids []string
+		for i := range 300 {
+			item := named("mail", fmt.Sprintf("k%03d", i), time.Hour)
+			if i%2 == 0 {
+				item.Key = ""
+			}
+			ids = append(ids, f.accept(item))
+		}
+		for _, id := range ids[200:] {
+			f.cancelled(id)
+		}
+		for _, c := range []struct {
+			name, states string
+			call         func() (*kinesinv1.ChangeResponse, error)
+		}{
+			{"reschedule", "map[REASON_TOO_LATE:100 REASON_UNSPECIFIED:200]", func() (*kinesinv1.ChangeResponse, error) {
+				return f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: ids, Delay: time.Minute.Microseconds()})
+			}},
+			{"redrive", "map[REASON_TOO_LATE:200 REASON_UNSPECIFIED:100]", func() (*kinesinv1.ChangeResponse, error) {
+				return f.Redrive(f.ctx, &kinesinv1.RedriveRequest{Ids: ids, RequestId: uuid7(1)})
+			}},
+		} {
+			writes := 0
+			f.rows.set(func([]store.Op) { writes++ }, nil, nil)
+			r, err := c.call()
+			f.rows.set(nil, nil, nil)
+			reasons := map[string]int{}
+			for i, one := range r.GetResults() {
+				if one.Id != ids[i] {
+					t.Fatalf("%s: result %d is of another task", c.name, i)
+				}
+				reasons[one.Problem.GetReason().String()]++
+			}
+			if got := fmt.Sprint(reasons); err != nil || got != c.states || writes != 1 {
+				t.Errorf("%s: %s, %v, in %d writes; want %s in one", c.name, got, err, writes, c.states)
+			}
+		}
+		if n := len(f.set("state=scheduled and due<=+1m")); n != 300 {
+			t.Errorf("%d tasks are due within a minute", n)
+		}
+	})
+}
+
 func TestACancelOfSeveralAnswersForEach(t *testing.T) {
 	run(t, func(f *fixture) {
 		ids := []string{f.accept(in(time.Hour)), f.accept(in(time.Hour)), f.accept(named("mail", "k", time.Hour))}

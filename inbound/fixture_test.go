@@ -114,6 +114,7 @@ func as[T any](v any) T {
 
 // fixture runs an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
 type fixture struct {
+	beside []string // ids of other tasks that reschedule and redrive name too
 	serving
 
 	t      *testing.T

@@ -83,6 +83,32 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 	return all, nil
 }
 
+// rowsOf reads the tasks of a call that are changed in one write: those that have rows, if wanted agrees, each once. of
+// are their places among the ids. The call looks at the other tasks, and at the task of a single id, one by one.
+func (in *Inbound) rowsOf(ctx context.Context, ids []string, wanted func(row *task.Task) bool) (rows []Row, of []int) {
+	if len(ids) < 2 {
+		return nil, nil
+	}
+	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
+	seen := map[task.ID]bool{}
+	for i, id := range ids {
+		if token, err := in.Open(ctx, id); err == nil && !seen[token.ID] {
+			seen[token.ID] = true
+			tokens, at = append(tokens, token), append(at, i)
+		}
+	}
+	all, err := in.rows(ctx, tokens)
+	if err != nil {
+		return nil, nil // one by one, so that a row that cannot be read fails no other
+	}
+	for k := range all {
+		if row := &all[k]; !row.ID.IsZero() && !row.IsBare() && wanted(&row.Task) {
+			rows, of = append(rows, *row), append(of, at[k])
+		}
+	}
+	return rows, of
+}
+
 // knowLambdas looks for lambdas that another process may have created a moment ago: the mode of a lambda
 // decides where its tasks are.
 func (in *Inbound) knowLambdas(ctx context.Context, tokens []task.Token) error {
