@@ -21,8 +21,11 @@ func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kines
 	if err != nil {
 		return nil, err
 	}
-	if n, known := in.countDepths(&of); known {
-		return &kinesinv1.CountResponse{Count: n, Exact: true}, nil
+	live, known := in.countDepths(&of)
+	if known {
+		if of.Live = false; !of.Ended {
+			return &kinesinv1.CountResponse{Count: live, Exact: true}, nil
+		}
 	}
 	count := in.CountOrEstimate
 	if r.Exact {
@@ -32,7 +35,7 @@ func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kines
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
-	return &kinesinv1.CountResponse{Count: n, Exact: exact, Examined: examined}, nil
+	return &kinesinv1.CountResponse{Count: live + n, Exact: exact, Examined: examined}, nil
 }
 
 // CountOrEstimate counts a set by reading it, or estimates it where reads cost money. It returns also how
@@ -124,11 +127,11 @@ func (s Selection) sampled() *Selection {
 	return &s
 }
 
-// countDepths counts live tasks from the counts of the store; known is false if the set does not follow from
+// countDepths counts the live tasks of a set from the counts of the store; known is false if they do not follow from
 // lambda, priority and state alone, or the caller may read only some collections.
 func (in *Inbound) countDepths(of *Selection) (n int64, known bool) {
 	depths, ready := in.Store.Depths()
-	if !ready || of.Ended {
+	if !ready {
 		return 0, false
 	}
 	for _, p := range of.partitions(in.Catalog, liveStates()) {

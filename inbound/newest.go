@@ -148,7 +148,8 @@ func (l *newestList) at(t *task.Task) task.Instant {
 // tooMany refuses a list that would have to read too much.
 func (l *newestList) tooMany() error {
 	return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-		"more than %d tasks would have to be read to find the newest: name lambdas, priorities or states in the filter, or leave out the order", l.most)
+		"more than %d tasks would have to be read to find the newest: name lambdas, priorities or states in the filter, leave out the order, or have up to %d read (max_examined)",
+		l.most, newestExaminedMax)
 }
 
 // newestLists keeps the newest parts that were read. It is safe for concurrent use.

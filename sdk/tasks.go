@@ -232,7 +232,7 @@ type ListQuery struct {
 	Where string
 	Order ListOrder
 	// MaxExamined is how many rows the server may read at most to find the newest tasks, of OrderNewest and
-	// OrderNewestEnded; it refuses a list that needs more (ErrUnsupported). Zero: 2,000,000, the most.
+	// OrderNewestEnded; it refuses a list that needs more (ErrUnsupported). Zero: 200,000; at most 2,000,000.
 	MaxExamined int64
 }
 

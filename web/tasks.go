@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -120,6 +121,9 @@ func (c *call) listTasks(b *tasksBody, cursor []byte) (*kinesinv1.ListResponse, 
 		r.Order = ""
 	}
 	if b.Order != "" {
+		if strings.HasPrefix(b.Order, "-") {
+			r.MaxExamined = newestAskedMax
+		}
 		return c.Tasks.List(c.r.Context(), r)
 	}
 	if !b.Metered {
@@ -331,9 +335,10 @@ func (c *call) actOnIDs(v *review) error {
 const (
 	// tasksShown is how many tasks a page lists.
 	tasksShown = 50
-	// newestRowsMax bounds the rows that the page of tasks reads to find the newest, unless it is asked for
-	// them.
-	newestRowsMax = 20_000
+	// newestRowsMax bounds the rows that the page of tasks reads to find the newest, and newestAskedMax where
+	// it is asked for them.
+	newestRowsMax  = 20_000
+	newestAskedMax = 2_000_000
 	// deadReadMax is how many dead tasks are read to group them.
 	deadReadMax = 5000
 )

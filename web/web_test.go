@@ -61,7 +61,7 @@ func (f *fakes) Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetRespo
 }
 
 func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
-	if f.lists = append(f.lists, r.Order); f.many && r.MaxExamined > 0 {
+	if f.lists = append(f.lists, r.Order); f.many && r.MaxExamined == 20_000 {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "too many")
 	}
 	return &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{f.task()}, Next: nil}, nil

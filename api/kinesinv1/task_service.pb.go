@@ -32,7 +32,7 @@ type ListRequest struct {
 	// first, where that is cheap.
 	Order string `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`
 	// With the orders "-created" and "-ended": most rows to read for the first page. A list that needs more is
-	// refused as unsupported. 0: 2,000,000, which is also the most.
+	// refused as unsupported. 0: 200,000; at most 2,000,000.
 	MaxExamined   int64 `protobuf:"varint,7,opt,name=max_examined,json=maxExamined,proto3" json:"max_examined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

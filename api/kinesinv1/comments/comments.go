@@ -497,7 +497,7 @@ var Of = map[string]string{
 	"kinesin.v1.ListRequest.cursor":                 "of the page before",
 	"kinesin.v1.ListRequest.lambda":                 "only tasks of this lambda; empty: of all, with where or order",
 	"kinesin.v1.ListRequest.limit":                  "0: 100; at most 1000",
-	"kinesin.v1.ListRequest.max_examined":           "With the orders \"-created\" and \"-ended\": most rows to read for the first page. A list that needs more is refused as unsupported. 0: 2,000,000, which is also the most.",
+	"kinesin.v1.ListRequest.max_examined":           "With the orders \"-created\" and \"-ended\": most rows to read for the first page. A list that needs more is refused as unsupported. 0: 200,000; at most 2,000,000.",
 	"kinesin.v1.ListRequest.order":                  "\"due\", \"-created\" (newest first), \"-ended\" (newest end first), or empty: by due time, then the newest end first, where that is cheap.",
 	"kinesin.v1.ListRequest.state":                  "empty: all states",
 	"kinesin.v1.ListRequest.where":                  "a filter expression; empty: all. With it, or with order, lambda may be empty",

@@ -15,6 +15,8 @@ const (
 	queries = 20
 	// newestShown is how many of the newest tasks Count lists.
 	newestShown = 50
+	// newestExamined is how many rows a server may read for that, at most.
+	newestExamined = 2_000_000
 )
 
 // Calls are equal calls that were made one after the other.
@@ -87,7 +89,7 @@ func (r *run) count(ctx context.Context) (Report, error) {
 		{"count", count(where)},
 		{"count with state", count(where + " and state=scheduled")},
 		{"newest", func(int) error {
-			for _, err := range r.Client.List(ctx, sdk.ListQuery{Lambda: r.Lambda, Order: sdk.OrderNewest, Limit: newestShown}) {
+			for _, err := range r.Client.List(ctx, sdk.ListQuery{Lambda: r.Lambda, Order: sdk.OrderNewest, Limit: newestShown, MaxExamined: newestExamined}) {
 				if err != nil {
 					return err
 				}

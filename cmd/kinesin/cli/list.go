@@ -43,7 +43,7 @@ With -o json, an object with the tasks as get prints them.`, task.States()),
 	f := c.Flags()
 	f.StringVar(&q.Where, "where", "", whereUsage)
 	f.Var(choiceValue{&q.Order, []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
-	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most; 0 for 2000000")
+	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most, up to 2000000; 0 for 200000")
 	f.Var(choiceValue{&q.State, stateNames()}, "state", "only tasks in this `STATE`")
 	f.Var(intValue{n: &limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
