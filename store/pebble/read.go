@@ -141,17 +141,18 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 		return nil, err
 	}
 	defer d.leave()
-	lower := appendControlKey(nil, kind, name)
-	upper := append(bytes.Clone(lower), 0)
-	if name == "" {
-		upper = after(lower)
-	}
 	var rows []store.Control
-	err := d.each(lower, upper, func(key, value []byte) (bool, error) {
+	lower, err := appendControlKey(nil, kind, name), error(nil)
+	add := func(key, value []byte) (more bool, err error) {
 		c, err := decodeControl(key, value)
 		rows = append(rows, c)
 		return true, err
-	})
+	}
+	if name == "" {
+		err = d.each(lower, after(lower), add)
+	} else {
+		_, err = d.look(lower, func(value []byte) error { _, err := add(lower, value); return d.readError(err) })
+	}
 	if err != nil {
 		return nil, err
 	}
