@@ -98,8 +98,12 @@ type buffer struct {
 	limit     int
 	highWater atomic.Int64 // task.Instant; of that very instant the buffer has the rows up to lastID
 	lastID    task.ID
+	roomless  int  // entries that may go although there is no room for those that send
 	truncated bool // rows were left out: the high-water mark is nearer than was asked for
 }
+
+// isRoomless reports whether an entry may go without room on the queue, at once or when its task expires.
+func (e *entry) isRoomless() bool { return !e.sends || e.row != nil && e.row.MayExpire() }
 
 func newBuffer(limit int) *buffer {
 	return &buffer{entries: btree.NewG(treeDegree, entryLess), limit: limit}
@@ -135,10 +139,31 @@ func (b *buffer) lower(mark rowKey) {
 
 // add inserts an entry, or replaces the one with its key. When the buffer is full the latest one goes.
 func (b *buffer) add(e entry) {
-	b.entries.ReplaceOrInsert(e)
+	b.put(e)
 	if b.entries.Len() > b.limit {
 		last, _ := b.entries.DeleteMax()
+		b.counted(&last, -1)
 		b.lower(last.key().previous())
+	}
+}
+
+func (b *buffer) put(e entry) {
+	if old, replaced := b.entries.ReplaceOrInsert(e); replaced {
+		b.counted(&old, -1)
+	}
+	b.counted(&e, 1)
+}
+
+// remove removes the entry with the key of e.
+func (b *buffer) remove(e entry) {
+	if old, found := b.entries.Delete(e); found {
+		b.counted(&old, -1)
+	}
+}
+
+func (b *buffer) counted(e *entry, by int) {
+	if e.isRoomless() {
+		b.roomless += by
 	}
 }
 
@@ -146,7 +171,7 @@ func (b *buffer) add(e entry) {
 func (b *buffer) dropUpTo(k rowKey, seq uint64) {
 	e, found := b.entries.Get(entry{at: k.at, id: k.id})
 	if found && (e.row == nil || e.row.WakeRow.Seq <= seq) {
-		b.entries.Delete(e)
+		b.remove(e)
 	}
 }
 
@@ -160,7 +185,7 @@ func (b *buffer) dropAfter(k rowKey, matches func(entry) bool) {
 		return true
 	})
 	for _, e := range found {
-		b.entries.Delete(e)
+		b.remove(e)
 	}
 }
 
@@ -182,15 +207,19 @@ func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (ta
 			taken = append(taken, e)
 		default:
 			full = true
+			return b.roomless > 0
 		}
 		return true
 	})
-	for _, e := range taken {
-		if passed || full {
-			b.entries.Delete(e)
+	for i := range taken {
+		if passed || full && b.roomless > 0 {
+			b.entries.Delete(taken[i])
 		} else {
 			b.entries.DeleteMin() // the same without a search
 		}
+	}
+	for i := range taken {
+		b.counted(&taken[i], -1)
 	}
 	return taken, full
 }
@@ -219,6 +248,9 @@ func (b *buffer) first() (task.Instant, bool) {
 // nextDispatch returns when the next entry is to be dispatched, if early ones go that long before their time.
 // With silent it leaves out those that send, until they expire.
 func (b *buffer) nextDispatch(lead time.Duration, silent bool) (at task.Instant, ok bool) {
+	if silent && b.roomless == 0 {
+		return 0, false
+	}
 	b.entries.Ascend(func(e entry) bool {
 		if ok && e.at.Add(-lead) >= at {
 			return false
@@ -274,8 +306,9 @@ func (b *buffer) shift(by time.Duration) {
 		return true
 	})
 	b.entries.Clear(false)
+	b.roomless = 0
 	for _, e := range all {
 		e.at = e.at.Add(by)
-		b.entries.ReplaceOrInsert(e)
+		b.put(e)
 	}
 }

@@ -79,7 +79,15 @@ func (m *model) check(t *rapid.T) {
 	if n := m.buffer.entries.Len(); n > m.buffer.limit {
 		t.Fatalf("holds %d of at most %d", n, m.buffer.limit)
 	}
-	held := m.held()
+	held, roomless := m.held(), 0
+	for i := range held {
+		if held[i].isRoomless() {
+			roomless++
+		}
+	}
+	if roomless != m.buffer.roomless {
+		t.Fatalf("counts %d entries that need no room, and has %d", m.buffer.roomless, roomless)
+	}
 	for _, e := range m.stored {
 		if m.buffer.has(rowKey{e.at, e.id}) && !m.buffer.covers(e.at) {
 			t.Fatalf("%d is not covered, and has to be in the set", e.at)

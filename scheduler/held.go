@@ -59,11 +59,11 @@ func (l *loop) gateBuffer(now task.Instant) {
 		return true
 	})
 	for _, e := range held {
-		l.buffer.entries.Delete(e)
+		l.buffer.remove(e)
 	}
 	for _, e := range dropped {
 		e.early, e.sends = l.delivers, false
-		l.buffer.entries.ReplaceOrInsert(e)
+		l.buffer.put(e)
 	}
 }
 
