@@ -17,7 +17,7 @@ const (
 	ItemsMax    = 10_000  // tasks of one Schedule
 	IDsMax      = 1000    // ids of one Get, Cancel or Wait
 	GroupsMax   = 64      // slot groups of a worker
-	LambdasMax  = 256     // of a slot group
+	LambdasMax  = 1000    // of a slot group
 	ResultsMax  = 10_000  // of one SetResults, or of a lease that is given up
 	HeldMax     = 151_072 // attempts that a worker has: two for each slot and each prefetched task
 	RejectedMax = 100     // names of one call

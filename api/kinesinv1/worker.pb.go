@@ -85,7 +85,7 @@ func (x *Followups) GetFinally() []*ScheduleItem {
 // SlotGroup is a pool of executors that takes tasks of any of its lambdas.
 type SlotGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambdas       []string               `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // 1 to 256 names
+	Lambdas       []string               `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // 1 to 1000 names
 	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`    // how many tasks it runs at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1256,7 +1256,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x04else\x129\n" +
 	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\afinally\"B\n" +
 	"\tSlotGroup\x12\x1f\n" +
-	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
+	"\alambdas\x18\x01 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\alambdas\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\"\x81\x02\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -1264,7 +1264,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupB\x04\xf0\xf3\x18@R\x06groups\x125\n" +
 	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
 	"\aversion\x18\x84\x02 \x01(\tR\aversion\x12 \n" +
-	"\alambdas\x18\xc2\x03 \x03(\tB\x05\xf0\xf3\x18\x80\x02R\alambdas\x12\x15\n" +
+	"\alambdas\x18\xc2\x03 \x03(\tB\x05\xf0\xf3\x18\xe8\aR\alambdas\x12\x15\n" +
 	"\x05slots\x18\xc3\x03 \x01(\rR\x05slots\"r\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
@@ -1319,7 +1319,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"\x81\x01\n" +
 	"\fClaimRequest\x12\x1c\n" +
 	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\x12#\n" +
-	"\alambdas\x18\x02 \x03(\tB\t\xd8\xf3\x18\x01\xf0\xf3\x18\x80\x02R\alambdas\x12\x14\n" +
+	"\alambdas\x18\x02 \x03(\tB\t\xd8\xf3\x18\x01\xf0\xf3\x18\xe8\aR\alambdas\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
 	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\":\n" +
 	"\rClaimResponse\x12)\n" +

@@ -707,7 +707,7 @@ var Of = map[string]string{
 	"kinesin.v1.SetResultsRequest.results":          "of attempts that have ended; at most 10,000",
 	"kinesin.v1.SetResultsRequest.worker":           "the lease's id",
 	"kinesin.v1.SetResultsResponse.acks":            "one for each result, in order",
-	"kinesin.v1.SlotGroup.lambdas":                  "1 to 256 names",
+	"kinesin.v1.SlotGroup.lambdas":                  "1 to 1000 names",
 	"kinesin.v1.SlotGroup.slots":                    "how many tasks it runs at once",
 	"kinesin.v1.Started.attempt":                    "its number",
 	"kinesin.v1.Started.started":                    "on the worker's clock, corrected by the offset it learned",
