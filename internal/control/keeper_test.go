@@ -87,7 +87,7 @@ func TestAKeeperInItsTime(t *testing.T) {
 		runtest.Start(t, k.Run)
 		hear := func(all ...time.Duration) func() { return func() { k.Keep("5", 7, 0, all...) } }
 		for _, at := range []struct {
-			passed, step, scan time.Duration // 0: it does something
+			passed, step, scan int64 // in ms; 0: it does something
 			then               func()
 		}{
 			{500, 0, 0, func() {}},
@@ -100,10 +100,10 @@ func TestAKeeperInItsTime(t *testing.T) {
 			{11500, 0, 0, func() {}},
 			{13500, 99000, 73000, func() {}},
 		} {
-			time.Sleep(at.passed*time.Millisecond - passed())
+			time.Sleep(time.Duration(at.passed)*time.Millisecond - passed())
 			synctest.Wait()
 			step, scan, rests := k.Rests()
-			if rests != (at.step > 0) || rests && (min(step.Sub(began), 99*time.Second) != at.step*time.Millisecond || scan.Sub(began) != at.scan*time.Millisecond) {
+			if rests != (at.step > 0) || rests && (min(step.Sub(began).Milliseconds(), 99000) != at.step || scan.Sub(began).Milliseconds() != at.scan) {
 				t.Errorf("after %d ms it rests: %v, until a step at %v or a scan at %v", at.passed, rests, step.Sub(began), scan.Sub(began))
 			}
 			at.then()
