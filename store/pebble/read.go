@@ -142,16 +142,17 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	}
 	defer d.leave()
 	var rows []store.Control
-	lower, err := appendControlKey(nil, kind, name), error(nil)
 	add := func(key, value []byte) (more bool, err error) {
 		c, err := decodeControl(key, value)
 		rows = append(rows, c)
 		return true, err
 	}
+	key := appendControlKey(nil, kind, name)
+	var err error
 	if name == "" {
-		err = d.each(lower, after(lower), add)
+		err = d.each(key, after(key), add)
 	} else {
-		_, err = d.look(lower, func(value []byte) error { _, err := add(lower, value); return d.readError(err) })
+		_, err = d.look(key, func(value []byte) error { _, err := add(key, value); return d.readError(err) })
 	}
 	if err != nil {
 		return nil, err
