@@ -211,8 +211,16 @@ fuzz: ## every fuzz target for FUZZTIME=30s
 bench/aws: build ## deliver and managed lambdas on DynamoDB Local and ElasticMQ, beside Dynein's figures (five minutes)
 	go run ./test/cmd/benchaws -kinesin bin/kinesin
 
+.PHONY: bench/loads
+bench/loads: build ## loads of kinesin-bench, each on a server of its own (five minutes)
+	@for load in 'insert -n 300000' 'wall -n 60000' 'steady --rate 1000 --duration 10s' 'immediate -n 3000' 'immediate -n 300 --idle-max 500ms' \
+		'lambdas -n 100000 --lambdas 1000 --ahead 12s' 'keys -n 60000' 'quota -n 60000' 'procs -n 20000 --workers 200' 'crons -n 10000' \
+		'groups -n 20000' 'change -n 20000' 'count -n 200000'; do \
+		echo "kinesin-bench $$load"; bin/kinesin-bench $$load 2>/dev/null || exit; echo; \
+	done
+
 .PHONY: bench
-bench: ## benchmarks that match BENCH=., six times, for benchstat
+bench: bench/loads ## loads of kinesin-bench, and benchmarks that match BENCH=., six times, for benchstat
 	$(WITH_AWS_LOCAL) go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 -timeout 60m $$($(UNIT))
 
 .PHONY: bench/smoke

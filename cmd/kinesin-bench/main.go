@@ -172,8 +172,10 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 	case load.Keys:
 		f.IntVar(&b.LimitKeys, "keys", 1000, "how many limit keys")
 		f.IntVar(&b.Concurrency, "concurrency", 1, "how many tasks of a key run at a time")
+		f.Float64Var(&b.Rate, "rate", 0, "have so many tasks due per second, at random milliseconds; all at the same time when not set")
 	case load.Quota:
-		f.IntVar(&b.Concurrency, "concurrency", 1000, "how many tasks of the lambda run at a time")
+		f.IntVar(&b.Concurrency, "concurrency", 1000, "how many tasks of the lambda run at a time; 0: no bound")
+		f.Float64Var(&b.StartRate, "rate", 0, "how many tasks of the lambda start per second; no bound when not set")
 	case load.Procs:
 		b.StartProcess = a.startProcess
 		f.IntVar(&b.Processes, "processes", 20, "how many processes, over which the workers are spread")

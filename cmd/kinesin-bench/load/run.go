@@ -79,7 +79,8 @@ type Config struct {
 	Kind Kind
 	// Tasks is the number of tasks; of Steady 0: those of Rate and Duration.
 	Tasks        int
-	Rate         float64       // tasks per second, of Steady
+	Rate         float64       // tasks per second, of Steady, and of Keys unless all are due at one instant: 0
+	StartRate    float64       // of Quota: tasks per second that start; 0: no bound
 	Duration     time.Duration // of Steady
 	Slots        int           // of the worker
 	PayloadBytes int           // at least 8
@@ -113,7 +114,7 @@ var ErrConfig = errors.New("cannot be run")
 // Validate sets Tasks or Duration of a Steady run, and refuses invalid values.
 func (c *Config) Validate() error {
 	switch {
-	case c.Kind != Steady:
+	case c.Kind != Steady && (c.Kind != Keys || c.Rate == 0):
 	case c.Tasks == 0:
 		c.Tasks = int(c.Rate * c.Duration.Seconds())
 	default:
@@ -127,6 +128,7 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(
 		within("tasks", c.Tasks, 1, TasksMax),
+		within("tasks per second", c.Rate, 0, rateMax),
 		within("workers", c.Slots, 1, SlotsMax),
 		within("payload bytes", c.PayloadBytes, indexBytes, 1<<20),
 		within("batch", c.Batch, 1, 10_000),
@@ -134,7 +136,8 @@ func (c *Config) Validate() error {
 		within("pages", c.Pages, 0, PagesMax),
 		within("lambdas", c.Lambdas, of(Lambdas), LambdasMax),
 		within("keys", c.LimitKeys, of(Keys), KeysMax),
-		within("concurrency", c.Concurrency, of(Keys, Quota), SlotsMax),
+		within("concurrency", c.Concurrency, of(Keys), SlotsMax),
+		within("starts per second", c.StartRate, 0, rateMax),
 		within("processes", c.Processes, of(Procs), min(ProcessesMax, max(c.Slots, 1))),
 		within("time ahead", c.Ahead, 0, durationMax),
 		within("idle time", c.IdleMax, 0, durationMax),
@@ -204,7 +207,7 @@ func (r *run) createLambdas(ctx context.Context) (err error) {
 	if r.created, err = r.finish(ctx, r.created); err != nil || r.Kind != Quota {
 		return err
 	}
-	_, err = admin.New(r.Client).Quotas.Set(ctx, admin.Quota{Lambda: r.Lambda, Concurrency: r.Concurrency}, admin.QuotaSetOptions{})
+	_, err = admin.New(r.Client).Quotas.Set(ctx, admin.Quota{Lambda: r.Lambda, Concurrency: r.Concurrency, Rate: r.StartRate}, admin.QuotaSetOptions{})
 	return err
 }
 
@@ -231,8 +234,12 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 		return r.count(ctx)
 	case Wall, Steady, Immediate, Crons, Lambdas, Keys, Quota, Procs:
 	}
+	keys := r.wall
+	if r.Rate > 0 {
+		keys = r.steady
+	}
 	load := map[Kind]func(context.Context) (phase, error){
-		Wall: r.wall, Lambdas: r.wall, Keys: r.wall, Quota: r.wall, Procs: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons,
+		Wall: r.wall, Lambdas: r.wall, Keys: keys, Quota: r.wall, Procs: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons,
 	}[r.Kind]
 	if load == nil {
 		return Report{}, fmt.Errorf("%w: unknown kind %q", ErrConfig, r.Kind)
