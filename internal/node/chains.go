@@ -13,7 +13,7 @@ import (
 // newChains returns the store to which the intake writes.
 func (n *Node) newChains(c *Config, starter *dispatcher.Starter, hints intake.Scheduler) *chain.Keeper {
 	k := chain.Config{
-		Store: n.store, Lambda: n.lambdaOfFollowup, Added: hints.Added, Clock: c.Clock, Log: c.Log,
+		Store: n.store, Lambda: n.lambdaOfFollowup, Added: hints.Added, Clock: c.Clock, Log: c.Log, Rested: n.rests,
 	}
 	if n.scheduler != nil {
 		k.Starter = starter

@@ -16,11 +16,11 @@ func (n *Node) Rests(p task.Partition) (look uint64, acts task.Instant, ok bool)
 	return n.scheduler.Rests(p)
 }
 
-// WorkRests reports whether nothing works now that no task tells of: no job, no look at circuit breakers, and no group of
-// partitions that is to be opened. It returns when the first of them goes on.
+// WorkRests reports whether nothing works now that no task tells of: no job, no look at circuit breakers, no follow-up that
+// is to take its key, and no group of partitions that is to be opened. It returns when the first of them goes on.
 func (n *Node) WorkRests() (until task.Instant, ok bool) {
 	until = task.Instant(math.MaxInt64)
-	for _, rests := range []func() (task.Instant, bool){n.jobs.Rests, n.breakers.Rests, n.scheduler.Attends} {
+	for _, rests := range []func() (task.Instant, bool){n.jobs.Rests, n.breakers.Rests, n.chains.Rests, n.scheduler.Attends} {
 		at, ok := rests()
 		if !ok {
 			return 0, false

@@ -74,6 +74,9 @@ func (k *Keeper) applyWith(ctx context.Context, c *call, ops []store.Op) ([]erro
 		}
 		return slices.Repeat([]error{err}, len(ops)), err
 	}
+	if deletes != nil {
+		defer k.follow()()
+	}
 	outcomes, err := k.Store.Apply(ctx, c.ops)
 	for i := range c.ends {
 		k.settle(c, &c.ends[i], outcomes, err)

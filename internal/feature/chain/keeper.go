@@ -3,7 +3,9 @@ package chain
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/inbound/intake"
@@ -23,6 +25,8 @@ type Config struct {
 	Starter *dispatcher.Starter
 	Clock   clock.Clock
 	Log     *slog.Logger
+	// Rested is called when Rests becomes true. It may be nil.
+	Rested func()
 }
 
 // Keeper is a store that puts the follow-ups of each task which a write ends. It is safe for concurrent use.
@@ -38,7 +42,8 @@ type Keeper struct {
 
 // common is what a Keeper that takes no keys has in common with those that do.
 type common struct {
-	calls sync.Pool // of *call, to be used again
+	calls  sync.Pool    // of *call, to be used again
+	behind atomic.Int64 // calls that put follow-ups after the end of their parent
 
 	mu      sync.Mutex // guards pending
 	pending map[task.ID]struct{}
@@ -54,4 +59,18 @@ func (k *Keeper) Taking(take intake.Taker) *Keeper {
 	taking := *k
 	taking.takeKey = take
 	return &taking
+}
+
+// Rests reports whether no call has a task ended already and is still to put what follows it. It goes on by itself then,
+// never at a time.
+func (k *Keeper) Rests() (until task.Instant, ok bool) { return math.MaxInt64, k.behind.Load() == 0 }
+
+// follow notes that a call is under way of which Rests tells; done ends it.
+func (k *Keeper) follow() (done func()) {
+	k.behind.Add(1)
+	return func() {
+		if k.behind.Add(-1) == 0 && k.Rested != nil {
+			k.Rested()
+		}
+	}
 }

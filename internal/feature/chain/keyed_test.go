@@ -165,3 +165,26 @@ func TestKeysThatFollowEachOther(t *testing.T) {
 		t.Errorf("%d calls", calls)
 	}
 }
+
+// A Keeper does not rest from the end of a task on until its follow-up with a key is there, although the task row and
+// the scheduler say that nothing is to be done: else time that is virtual would move on meanwhile.
+func TestAKeeperRestsWhenTheKeyIsTaken(t *testing.T) {
+	w := newKeyedWorld(t)
+	c := chain.Config{Store: w.world.keeper(w.mem, nil).Store, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}
+	c.Lambda = func(_ context.Context, ref uint32) (*task.Lambda, error) { l := lambdaOf(ref); return &l, nil }
+	rested := 0
+	c.Rested = func() { rested++ }
+	var k *chain.Keeper
+	k = chain.New(c).Taking(func(ctx context.Context, one task.Task, with *intake.Keyed) (*task.Task, error) {
+		if _, rests := k.Rests(); rests || rested > 0 {
+			t.Error("it rests while a follow-up takes its key")
+		}
+		return w.take(ctx, one, with)
+	})
+	if _, err := k.Apply(t.Context(), w.end(task.OutcomeSuccess)); err != nil {
+		t.Fatal(err)
+	}
+	if _, rests := k.Rests(); !rests || rested != 1 || w.took != 1 {
+		t.Errorf("rests %v, told %d times, %d keys taken; want true, once, one", rests, rested, w.took)
+	}
+}
