@@ -85,8 +85,8 @@ func (r *run) report(p phase) Report {
 	if i := r.inserted; !i.from.IsZero() {
 		o.InsertSeconds, o.InsertRate, o.InsertCPU = i.seconds(), perSecond(r.Tasks, i.seconds()), perThousand(i.server+i.client, r.Tasks)
 	}
-	if r.Kind == Lambdas {
-		o.CreateRate, o.CreateCPU = perSecond(r.Lambdas, r.created.seconds()), perThousand(r.created.server, r.Lambdas)
+	if created := r.lambdas() - 1; created > 0 {
+		o.CreateRate, o.CreateCPU = perSecond(created, r.created.seconds()), perThousand(r.created.server, created)
 	}
 	if !r.Kind.HasWorkers() {
 		o.Workers, o.Lost = 0, r.Tasks-r.accepted
