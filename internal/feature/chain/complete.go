@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
@@ -19,21 +20,36 @@ func isLeftover(op *store.Op) bool {
 // Complete puts the follow-ups of a task that has ended, unless all are put: then its wake-up row is gone.
 // It is called before the wake-up row is deleted as a leftover, and before the ended row is replaced.
 func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
-	if row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() {
+	return k.completeAll(ctx, []*task.Task{row})
+}
+
+// completeAll is Complete for several tasks. It may change the list.
+func (k *Keeper) completeAll(ctx context.Context, rows []*task.Task) error {
+	rows = slices.DeleteFunc(rows, func(row *task.Task) bool { return row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() })
+	if len(rows) == 0 {
 		return nil
 	}
-	wakeups, err := k.Wakeups(ctx, []store.WakeKey{store.KeyOf(row)})
+	keys := make([]store.WakeKey, len(rows))
+	for i := range rows {
+		keys[i] = store.KeyOf(rows[i])
+	}
+	wakeups, err := k.Wakeups(ctx, keys)
 	if err != nil {
-		return fmt.Errorf("look for the wake-up row of task %s: %w", row.ID, err)
+		return fmt.Errorf("look for the wake-up rows of task %s and %d others: %w", rows[0].ID, len(rows)-1, err)
 	}
-	if wakeups[0].ID.IsZero() {
-		return nil
+	for i := range rows {
+		if wakeups[i].ID.IsZero() {
+			continue
+		}
+		all, err := k.followups(ctx, rows[i])
+		if err == nil {
+			err = k.put(ctx, rows[i], all, true)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	all, err := k.followups(ctx, row)
-	if err != nil {
-		return err
-	}
-	return k.put(ctx, row, all, true)
+	return nil
 }
 
 // CompleteBy is Complete with follow-ups that take their keys by take.

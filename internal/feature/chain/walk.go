@@ -94,40 +94,21 @@ func (n *node) add() {
 	}
 }
 
-// read reads the rows of nodes, whose row is what was put. A follow-up that is not there may be one that its
-// parent's end still has to create, as after a crash between the two writes: then the end is completed, so
-// that nobody is told that the chain is over, or changes all of it but that task.
+// read reads the rows of nodes, whose row is what was put. A task that has no task row any more keeps its wake-up
+// row until it has one again, so that is looked for between two looks for task rows.
+//
+// A follow-up that is not there may be one that its parent's end still has to create, as after a crash between
+// the two writes. So ends are completed after the first look: else somebody would be told that the chain is
+// over, or would change all of it but that task.
 func (s *Service) read(ctx context.Context, nodes []*node) error {
-	open, err := s.find(ctx, slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() }))
-	if err != nil || len(open) == 0 {
-		return err
-	}
-	var last *node
-	for _, n := range open {
-		if n.isOfNewest() && n.parent != last {
-			last = n.parent
-			if err := s.Keeper.Complete(ctx, n.end); err != nil {
-				return err
-			}
-		}
-	}
-	open, err = s.find(ctx, open)
-	for _, n := range open {
-		n.row = task.Task{}
-	}
-	return err
-}
-
-// find sets the rows of nodes, and returns the nodes that have none. A task that has no task row any more
-// keeps its wake-up row until it has one again, so task rows are looked for first and last.
-func (s *Service) find(ctx context.Context, open []*node) ([]*node, error) {
-	for _, look := range []func(context.Context, []*node) ([]task.Task, error){s.taskRows, s.wakeups, s.taskRows} {
+	open := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() })
+	for _, look := range []func(context.Context, []*node) ([]task.Task, error){s.taskRows, s.wakeupsOfComplete, s.taskRows} {
 		if len(open) == 0 {
-			return nil, nil
+			return nil
 		}
 		rows, err := look(ctx, open)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		still := open[:0]
 		for i, n := range open {
@@ -139,7 +120,26 @@ func (s *Service) find(ctx context.Context, open []*node) ([]*node, error) {
 		}
 		open = still
 	}
-	return open, nil
+	for _, n := range open {
+		n.row = task.Task{}
+	}
+	return nil
+}
+
+// wakeupsOfComplete completes the ends that nodes follow, and then reads the wake-up rows of the nodes.
+func (s *Service) wakeupsOfComplete(ctx context.Context, some []*node) ([]task.Task, error) {
+	var ends []*task.Task
+	var last *node
+	for _, n := range some {
+		if n.isOfNewest() && n.parent != last {
+			last = n.parent
+			ends = append(ends, n.end)
+		}
+	}
+	if err := s.Keeper.completeAll(ctx, ends); err != nil {
+		return nil, err
+	}
+	return s.wakeups(ctx, some)
 }
 
 // is reports whether a row with its id is that of the node: a key may have been another task's, such as that

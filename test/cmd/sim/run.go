@@ -135,19 +135,20 @@ func (c *config) one(seed uint64, faults, orders string, trace bool) seedResult 
 	if jsonErr := json.Unmarshal(line, &v.Result); jsonErr != nil {
 		v.Seed = seed
 		v.Breaches = append(v.Breaches, fmt.Sprintf("the process failed: %v", errors.Join(err, ctx.Err())))
-		v.output = tail(out.String())
+		v.output = excerpt(out.String())
 		return v
 	}
 	v.output = string(rest)
 	return v
 }
 
-// outputBytesMax bounds how much is shown of the output of a process that failed.
+// outputBytesMax bounds how much is shown of the output of a process that failed: half of it is the head, where a crash
+// has its cause.
 const outputBytesMax = 20_000
 
-func tail(text string) string {
+func excerpt(text string) string {
 	if len(text) > outputBytesMax {
-		return "…" + text[len(text)-outputBytesMax:]
+		return text[:outputBytesMax/2] + "\n…\n" + text[len(text)-outputBytesMax/2:]
 	}
 	return text
 }

@@ -25,7 +25,7 @@ func (c *config) explain(v *seedResult) {
 	s.orders = s.shrink(s.orders, func(few []int) bool { return s.fails(s.faults, few) })
 	small := c.one(v.Seed, list(s.faults), list(s.orders), true)
 	fmt.Printf("With %d of its %d faults and %d of its %d orders, after %d trials:\n  %s\n%s\n", len(s.faults), len(v.Plan.Faults),
-		len(s.orders), len(v.Plan.Load), s.trials, strings.Join(small.Breaches, "\n  "), tail(small.output))
+		len(s.orders), len(v.Plan.Load), s.trials, strings.Join(small.Breaches, "\n  "), excerpt(small.output))
 	fmt.Printf("Run it again: make test/sim SEEDS=1 SEED=%d ONLY_FAULTS=%s ONLY_ORDERS=%s\n", v.Seed, list(s.faults), list(s.orders))
 }
 
