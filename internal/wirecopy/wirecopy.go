@@ -1,5 +1,5 @@
 // Package wirecopy copies messages of the wire to the types that users of Go have, and back: field by field, by name
-// and kind. It looks at the types each time, so it is for calls that are rare.
+// and kind. It looks at each pair of types once.
 //
 // Names are equal but for case, so that Id is ID. The kinds are
 //
@@ -19,6 +19,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -105,11 +106,29 @@ func named(t reflect.Type, name string) (reflect.StructField, bool) {
 }
 
 func fields(to, from reflect.Value) {
-	for _, f := range visible(to.Type()) {
-		if source, found := named(from.Type(), f.Name); found {
-			copyTo(to.FieldByIndex(f.Index), from.FieldByIndex(source.Index))
+	for _, p := range pairsOf(to.Type(), from.Type()) {
+		copyTo(to.FieldByIndex(p.to), from.FieldByIndex(p.from))
+	}
+}
+
+// pair is where a field is in both of two structs.
+type pair struct{ to, from []int }
+
+// known are the pairs of two types: []pair by [2]reflect.Type. There are as many as types are used.
+var known sync.Map
+
+func pairsOf(to, from reflect.Type) (all []pair) {
+	if found, is := known.Load([2]reflect.Type{to, from}); is {
+		all, _ = found.([]pair)
+		return all
+	}
+	for _, f := range visible(to) {
+		if source, found := named(from, f.Name); found {
+			all = append(all, pair{f.Index, source.Index})
 		}
 	}
+	known.Store([2]reflect.Type{to, from}, all)
+	return all
 }
 
 func copyTo(to, from reflect.Value) {
