@@ -16,8 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin-bench/load"
-	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
-	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 )
@@ -196,16 +194,7 @@ func (a *app) serverArgs() (args []string) {
 
 // neighbourProcess starts a process, and waits until it has scheduled what it is told to.
 func (a *app) neighbourProcess(ctx context.Context, args []string) (*exec.Cmd, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.CommandContext(ctx, program, args...) //nolint:gosec // this program itself
-	c.Env, c.Stderr, c.SysProcAttr = settings.Without(a.env), io.Discard, executor.OwnGroup()
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
+	c, out, err := a.startOwn(ctx, io.Discard, args)
 	if err != nil {
 		return nil, fmt.Errorf("start a neighbour: %w", err)
 	}

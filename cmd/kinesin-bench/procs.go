@@ -7,18 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin-bench/load"
-	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
-	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -27,17 +22,8 @@ const startBytes = 16
 
 // startProcess starts a process of workers with one slot each.
 func (a *app) startProcess(ctx context.Context, lambda string, workers int, started func([]byte, time.Time)) (stop func() (time.Duration, error), err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	args := append([]string{"process", "--lambda", lambda, "--workers", fmt.Sprint(workers)}, a.serverArgs()...)
-	c := exec.CommandContext(context.WithoutCancel(ctx), program, args...) //nolint:gosec // this program itself
-	c.Env, c.Stderr, c.SysProcAttr = settings.Without(a.env), a.stderr, executor.OwnGroup()
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
+	c, out, err := a.startOwn(context.WithoutCancel(ctx), a.stderr, args)
 	if err != nil {
 		return nil, fmt.Errorf("start a process of workers: %w", err)
 	}
@@ -55,10 +41,7 @@ func (a *app) startProcess(ctx context.Context, lambda string, workers int, star
 		}
 	})
 	return func() (time.Duration, error) {
-		err := c.Process.Signal(syscall.SIGTERM)
-		if errors.Is(err, errors.ErrUnsupported) { // Windows has no such signal
-			err = c.Process.Kill()
-		}
+		_, err := terminate(c.Process)
 		err = errors.Join(err, reading.Wait())
 		_ = c.Wait() // it says that the process was told to end
 		return c.ProcessState.UserTime() + c.ProcessState.SystemTime(), err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,11 +117,33 @@ func (s *server) start() error {
 	return nil
 }
 
+// startOwn starts this program with other arguments, as a process of its own. out is what the process prints.
+func (a *app) startOwn(ctx context.Context, stderr io.Writer, args []string) (c *exec.Cmd, out io.Reader, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	c = exec.CommandContext(ctx, program, args...) //nolint:gosec // this program itself
+	c.Env, c.Stderr, c.SysProcAttr = settings.Without(a.env), stderr, executor.OwnGroup()
+	if out, err = c.StdoutPipe(); err == nil {
+		err = c.Start()
+	}
+	return c, out, err
+}
+
+// terminate tells a process to end. Windows has no such signal: there the process is killed.
+func terminate(p *os.Process) (killed bool, err error) {
+	err = p.Signal(syscall.SIGTERM)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return true, p.Kill()
+	}
+	return false, err
+}
+
 // stop drains the server and removes its data.
 func (s *server) stop() error {
-	err := s.cmd.Process.Signal(syscall.SIGTERM)
-	if errors.Is(err, errors.ErrUnsupported) { // Windows has no such signal
-		err = s.cmd.Process.Kill()
+	killed, err := terminate(s.cmd.Process)
+	if killed {
 		_ = s.cmd.Wait() // it says that the process was killed
 		return errors.Join(err, s.remove())
 	}

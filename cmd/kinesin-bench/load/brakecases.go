@@ -143,19 +143,12 @@ func (b *brake) pause(ctx context.Context) error {
 		if err := b.insertBefore(ctx, due, g); err != nil {
 			return err
 		}
-		before, err := b.cpu(ctx)
-		if err != nil {
-			return err
-		}
-		if err := b.await(ctx, g); err != nil {
-			return err
-		}
-		after, err := b.cpu(ctx)
+		used, err := b.cpuOf(ctx, m, func() error { return b.await(ctx, g) })
 		if err != nil {
 			return err
 		}
 		rates[g.item.Lambda] = append(rates[g.item.Lambda], b.rateSince(g, due))
-		cpu[g.item.Lambda] = append(cpu[g.item.Lambda], perThousand(after-before, m))
+		cpu[g.item.Lambda] = append(cpu[g.item.Lambda], used)
 	}
 	without, beside := median(rates[free]), median(rates[b.Lambda])
 	b.figure("held_tasks", float64(held.size()))

@@ -38,10 +38,7 @@ func (r *run) change(ctx context.Context) (Report, error) {
 		return report, err
 	}
 	changed := func(results []sdk.ChangeResult, err error) error {
-		for i := range results {
-			err = errors.Join(err, results[i].Err)
-		}
-		return err
+		return joined(results, err, func(one *sdk.ChangeResult) error { return one.Err })
 	}
 	for _, act := range []struct {
 		name string
@@ -50,10 +47,7 @@ func (r *run) change(ctx context.Context) (Report, error) {
 		{"reschedule", func(ids []sdk.ID) error { return changed(r.Client.Reschedule(ctx, ids, sdk.In(2*insertAhead))) }},
 		{"cancel", func(ids []sdk.ID) error {
 			results, err := r.Client.CancelMany(ctx, ids)
-			for i := range results {
-				err = errors.Join(err, results[i].Err)
-			}
-			return err
+			return joined(results, err, func(one *sdk.CancelResult) error { return one.Err })
 		}},
 		{"redrive", func(ids []sdk.ID) error { return changed(r.Client.Redrive(ctx, ids)) }},
 		{"run", func(ids []sdk.ID) error { return changed(r.Client.RunNow(ctx, ids)) }},
@@ -64,6 +58,14 @@ func (r *run) change(ctx context.Context) (Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// joined returns the error of a call with those of its results.
+func joined[R any](results []R, err error, errOf func(*R) error) error {
+	for i := range results {
+		err = errors.Join(err, errOf(&results[i]))
+	}
+	return err
 }
 
 // count inserts tasks that are due in a day, and counts and lists them.

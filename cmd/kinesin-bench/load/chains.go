@@ -214,17 +214,12 @@ func (r *chainsRun) wall(ctx context.Context, chains, steps int) (o wallOutcome,
 	if err := clock.Sleep(ctx, clock.Real(), left); err != nil {
 		return o, err
 	}
-	before, err := r.cpu(ctx)
-	if err != nil {
+	if o.cpu, err = r.cpuOf(ctx, chains*steps, func() error { return r.finish(ctx) }); err != nil {
 		return o, err
 	}
-	if err := r.finish(ctx); err != nil {
-		return o, err
-	}
-	after, err := r.cpu(ctx)
 	o.seconds = r.now.Load().last().Sub(due).Seconds()
-	o.rate, o.cpu = perSecond(chains*steps, o.seconds), perThousand(after-before, chains*steps)
-	return o, err
+	o.rate = perSecond(chains*steps, o.seconds)
+	return o, nil
 }
 
 // paced has chains begin at random milliseconds, so that a step waits for nothing but the end of the one

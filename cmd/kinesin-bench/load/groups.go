@@ -148,19 +148,15 @@ func (r *groupsRun) measure(ctx context.Context) error {
 	if err := clock.Sleep(ctx, clock.Real(), time.Until(due)); err != nil {
 		return err
 	}
-	before, err := r.cpu(ctx)
+	var last time.Time
+	var err error
+	r.report.CPU, err = r.cpuOf(ctx, all, func() (err error) {
+		last, err = r.await(ctx, all, r.Groups)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	last, err := r.await(ctx, all, r.Groups)
-	if err != nil {
-		return err
-	}
-	after, err := r.cpu(ctx)
-	if err != nil {
-		return err
-	}
-	r.report.CPU = perThousand(after-before, all)
 	r.report.Seconds = last.Sub(due).Seconds()
 	r.report.Rate = perSecond(all, r.report.Seconds)
 	late := make([]int64, 0, r.Groups)

@@ -33,6 +33,19 @@ func (s *Server) cpu(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), err
 }
 
+// cpuOf returns the CPU time that the server uses per 1,000 tasks, of which do has so many run.
+func (s *Server) cpuOf(ctx context.Context, tasks int, do func() error) (seconds float64, err error) {
+	before, err := s.cpu(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	after, err := s.cpu(ctx)
+	return perThousand(after-before, tasks), err
+}
+
 // heap returns the bytes in the server's heap, by its metrics.
 func (s *Server) heap(ctx context.Context) (float64, error) { return s.series(ctx, heapSeries) }
 
