@@ -8,12 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 )
 
-// Bounds of what a list without an order reads to sort: rows for the newest ended tasks, and partitions for
-// a page of live ones, which reads each of them.
-const (
-	endedExaminedCheap = 200_000
-	partitionsCheap    = 400
-)
+// partitionsCheap bounds the partitions of a page of live tasks that is sorted, which reads each of them.
+const partitionsCheap = 400
 
 // phase is how the next page of a list without an order is read.
 type phase uint8
@@ -82,7 +78,7 @@ func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list newestLi
 	isFirst := len(at.Place) == 0
 	if at.Phase == endedNewest && (!isFirst || !in.newestLists.isMany(list.name, in.Clock.Now())) {
 		if list.most = newestExaminedMax; isFirst {
-			list.most = endedExaminedCheap
+			list.most = newestExaminedDefault
 		}
 		page, err := in.newest(ctx, of, list, at.Place, limit)
 		switch isMany := errors.Is(err, api.ErrUnsupported); {

@@ -175,12 +175,12 @@ func (in *Inbound) CancelRows(ctx context.Context, rows []Row) []Changed {
 // that has to be looked at alone: one without a row, or that moved; of the latter also how it was seen.
 func (in *Inbound) cancelTogether(ctx context.Context, ids []string) (results []*kinesinv1.CancelResult, tried []*task.Task) {
 	results, tried = make([]*kinesinv1.CancelResult, len(ids)), make([]*task.Task, len(ids))
-	rows, of := in.rowsOf(ctx, ids, func(row *task.Task) bool { return !row.State.IsEnd() })
+	rows, at := in.rowsTogether(ctx, ids, func(row *task.Task) bool { return !row.State.IsEnd() })
 	for k, c := range in.endRows(ctx, rows, task.Cancel) {
 		if c.Err == nil {
-			results[of[k]] = &kinesinv1.CancelResult{Outcome: c.Outcome, State: rows[k].State.String()}
+			results[at[k]] = &kinesinv1.CancelResult{Outcome: c.Outcome, State: rows[k].State.String()}
 		} else {
-			tried[of[k]] = &rows[k].Task
+			tried[at[k]] = &rows[k].Task
 		}
 	}
 	return results, tried

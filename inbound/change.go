@@ -262,9 +262,9 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 		tellInternal(response.Results[i].Problem, err)
 	}
 	tried := make([]trial, len(ids))
-	rows, of := in.rowsOf(ctx, ids, func(row *task.Task) bool { return request.IsZero() || row.RedriveRequest != request })
+	rows, at := in.rowsTogether(ctx, ids, func(row *task.Task) bool { return request.IsZero() || row.RedriveRequest != request })
 	next, errs := in.changeTogether(lasting, rows, e)
-	for k, i := range of {
+	for k, i := range at {
 		if isMoving(errs[k]) {
 			tried[i] = trial{seen: rows[k].Task, next: next[k]}
 		} else {

@@ -220,10 +220,10 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 		return nil, err
 	}
 	if r.MaxExamined < 0 || r.MaxExamined > newestExaminedMax {
-		return nil, refusal.Invalid("max_examined %d: want 1 to %d, or 0 for %d", r.MaxExamined, newestExaminedMax, endedExaminedCheap)
+		return nil, refusal.Invalid("max_examined %d: want 1 to %d, or 0 for %d", r.MaxExamined, newestExaminedMax, newestExaminedDefault)
 	}
 	var page Page
-	newest := newestList{name: name, began: at.Now, ends: r.Order != orderCreated, most: cmp.Or(int(r.MaxExamined), endedExaminedCheap)}
+	newest := newestList{name: name, began: at.Now, ends: r.Order != orderCreated, most: cmp.Or(int(r.MaxExamined), newestExaminedDefault)}
 	switch r.Order {
 	case "":
 		page, err = in.byTime(ctx, of, newest, at.Place, limit)

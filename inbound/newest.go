@@ -15,8 +15,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newestExaminedMax bounds the rows that a list of the newest tasks reads.
-const newestExaminedMax = 2_000_000
+const (
+	// newestExaminedMax bounds the rows that a list of the newest tasks may ask to have read.
+	newestExaminedMax = 2_000_000
+	// newestExaminedDefault bounds them where it does not ask, and where a list without an order looks for the newest.
+	newestExaminedDefault = 200_000
+)
 
 // newest lists the newest tasks of a set first, by their end or by when they were created. No store has an
 // index of either, so it reads all tasks of the set, and keeps where the newest of them are for the pages to

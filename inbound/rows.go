@@ -83,30 +83,26 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 	return all, nil
 }
 
-// rowsOf reads the tasks of a call that are changed in one write: those that have rows, if wanted agrees, each once. of
-// are their places among the ids. The call looks at the other tasks, and at the task of a single id, one by one.
-func (in *Inbound) rowsOf(ctx context.Context, ids []string, wanted func(row *task.Task) bool) (rows []Row, of []int) {
+// rowsTogether reads the tasks of a call that are changed in one write: those that have rows, if wanted agrees, each once.
+// at are their places among the ids. The call looks at the other tasks, and at the task of a single id, one by one.
+func (in *Inbound) rowsTogether(ctx context.Context, ids []string, wanted func(row *task.Task) bool) (rows []Row, at []int) {
 	if len(ids) < 2 {
 		return nil, nil
 	}
-	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
-	seen := map[task.ID]bool{}
-	for i, id := range ids {
-		if token, err := in.Open(ctx, id); err == nil && !seen[token.ID] {
-			seen[token.ID] = true
-			tokens, at = append(tokens, token), append(at, i)
-		}
-	}
-	all, err := in.rows(ctx, tokens)
+	all, err := in.RowsOf(ctx, ids)
 	if err != nil {
 		return nil, nil // one by one, so that a row that cannot be read fails no other
 	}
-	for k := range all {
-		if row := &all[k]; !row.ID.IsZero() && !row.IsBare() && wanted(&row.Task) {
-			rows, of = append(rows, *row), append(of, at[k])
+	seen := map[task.ID]bool{}
+	for i := range all {
+		row := &all[i]
+		if row.ID.IsZero() || row.IsBare() || seen[row.ID] || !wanted(&row.Task) {
+			continue
 		}
+		seen[row.ID] = true
+		rows, at = append(rows, *row), append(at, i)
 	}
-	return rows, of
+	return rows, at
 }
 
 // knowLambdas looks for lambdas that another process may have created a moment ago: the mode of a lambda
