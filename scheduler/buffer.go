@@ -147,6 +147,7 @@ func (b *buffer) add(e entry) {
 	}
 }
 
+// put inserts an entry, or replaces the one with its key, however full the buffer is.
 func (b *buffer) put(e entry) {
 	if old, replaced := b.entries.ReplaceOrInsert(e); replaced {
 		b.counted(&old, -1)
@@ -161,6 +162,7 @@ func (b *buffer) remove(e entry) {
 	}
 }
 
+// counted keeps roomless up to date: by is 1 for an entry that came, and -1 for one that went.
 func (b *buffer) counted(e *entry, by int) {
 	if e.isRoomless() {
 		b.roomless += by

@@ -112,7 +112,7 @@ func (s *Scheduler) tellIdle(p *firedPartition, t *task.Task, kind hintKind, at 
 		return true
 	}
 	if now := s.Clock.Now(); at > now.Add(ForecastSpan) {
-		if p.note(at); p.IsHeld() { // else it is looked at now
+		if p.note(at); p.InHeap() { // else it is looked at now
 			i.look(p, min(p.lookAt, s.lookFor(at, now)))
 		}
 		return true

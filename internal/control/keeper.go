@@ -75,8 +75,8 @@ func NewKeeper[K comparable, T, H any](c KeeperConfig[K, T, H]) *Keeper[K, T, H]
 	return &Keeper[K, T, H]{KeeperConfig: c, wake: make(chan struct{}, 1), kept: map[K]*kept[K, T, H]{}}
 }
 
-// Keep has a thing kept, whose first step is due after a while. One that is kept already stays as it is, but for what is
-// heard of it. The caller bounds that.
+// Keep has a thing kept, whose first step is due after a while. A thing that is kept already stays as it is, and only what
+// is heard of it is added. The caller bounds what is heard.
 func (k *Keeper[K, T, H]) Keep(key K, thing T, after time.Duration, heard ...H) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,13 +87,13 @@ func (k *Keeper[K, T, H]) Keep(key K, thing T, after time.Duration, heard ...H) 
 		k.waiting.Put(t)
 	}
 	t.heard = append(t.heard, heard...)
-	if t.IsHeld() {
+	if t.InHeap() {
 		k.wait(t, heard)
 	}
 	k.look()
 }
 
-// wait has a thing wait for its next step, which is due earlier if something was heard.
+// wait puts a thing among those that wait for their next step, which what was heard may make due earlier.
 func (k *Keeper[K, T, H]) wait(t *kept[K, T, H], heard []H) {
 	for _, h := range heard {
 		rest := time.Duration(0)
@@ -131,6 +131,7 @@ func (k *Keeper[K, T, H]) ScanSoon() {
 	k.look()
 }
 
+// look has Run look for what is due.
 func (k *Keeper[K, T, H]) look() {
 	select {
 	case k.wake <- struct{}{}:
@@ -198,6 +199,7 @@ func (k *Keeper[K, T, H]) due(ctx context.Context) (do func(), wait time.Duratio
 	return nil, next.Sub(now)
 }
 
+// scan makes a scan, and says when the next one is due.
 func (k *Keeper[K, T, H]) scan(ctx context.Context) {
 	if err := k.Scan(ctx); err != nil && ctx.Err() == nil {
 		k.ScanFailed(ctx, err)
@@ -208,6 +210,7 @@ func (k *Keeper[K, T, H]) scan(ctx context.Context) {
 	k.scanning, k.nextScan = false, min(k.nextScan, clock.Steady(k.Clock).Add(k.Every))
 }
 
+// step makes a step of a thing, after which the thing waits for the next step or is kept no longer.
 func (k *Keeper[K, T, H]) step(ctx context.Context, t *kept[K, T, H], heard []H) {
 	next, err := k.Step(ctx, t.key, &t.thing, heard)
 	if t.failures++; err == nil {

@@ -116,7 +116,7 @@ func (s *session) refillOutbox() []*kinesinv1.Held {
 		}
 		all = append(all, a.key.held())
 		switch {
-		case a.state == ended && !a.IsHeld(): // else its alarm sends it
+		case a.state == ended && !a.InHeap(): // else its alarm sends it
 			a.sent = false
 			s.outbox.results = append(s.outbox.results, a)
 		case a.state == running && a.reported:

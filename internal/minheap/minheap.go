@@ -22,8 +22,8 @@ func (p *Place) place() *Place { return p }
 
 var _ interface{ place() *Place } = (*Place)(nil) // items have it by embedding, which linters do not see
 
-// IsHeld reports whether the item is in a Heap.
-func (p *Place) IsHeld() bool { return p.number > 0 }
+// InHeap reports whether the item is in a Heap.
+func (p *Place) InHeap() bool { return p.number > 0 }
 
 // IsFirst reports whether the item is the one that comes out next.
 func (p *Place) IsFirst() bool { return p.number == 1 }
@@ -39,7 +39,7 @@ func (h *Heap[T]) First() T { return h.items[0] }
 
 // Put adds an item, or moves it after a change of what Before compares.
 func (h *Heap[T]) Put(item T) {
-	if p := item.place(); p.IsHeld() {
+	if p := item.place(); p.InHeap() {
 		heap.Fix(&h.items, p.number-1)
 		return
 	}
@@ -48,7 +48,7 @@ func (h *Heap[T]) Put(item T) {
 
 // Remove takes an item out, if it is there.
 func (h *Heap[T]) Remove(item T) {
-	if p := item.place(); p.IsHeld() {
+	if p := item.place(); p.InHeap() {
 		heap.Remove(&h.items, p.number-1)
 	}
 }

@@ -35,13 +35,13 @@ func TestHeapIsASortedList(t *testing.T) {
 			k := random.IntN(len(all))
 			h.Remove(all[k])
 			h.Remove(all[k])
-			if all[k].IsHeld() {
+			if all[k].InHeap() {
 				t.Fatal("an item that was taken out is held")
 			}
 			all = slices.Delete(all, k, k+1)
 		case len(all) > 0:
 			i := h.Pop()
-			if i.IsHeld() {
+			if i.InHeap() {
 				t.Fatal("an item that came out is held")
 			}
 			all = slices.DeleteFunc(all, func(o *item) bool { return o == i })
@@ -59,7 +59,7 @@ func TestHeapIsASortedList(t *testing.T) {
 		}
 	}
 	h.Clear()
-	if h.Len() != 0 || slices.ContainsFunc(all, func(i *item) bool { return i.IsHeld() }) {
+	if h.Len() != 0 || slices.ContainsFunc(all, func(i *item) bool { return i.InHeap() }) {
 		t.Error("items are held after Clear")
 	}
 }

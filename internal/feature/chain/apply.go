@@ -50,7 +50,7 @@ func endsParent(op *store.Op) bool {
 func (k *Keeper) applyWith(ctx context.Context, c *call, ops []store.Op) ([]error, error) {
 	keeps := k.completeLeftovers(ctx, ops)
 	c.ops = slices.Grow(c.ops, len(ops)+len(ops)/2) // an end is two ops, and one for what follows
-	var deletes map[task.ID]bool                    // whose wake-up row is deleted afterwards, or later
+	var deletes map[task.ID]bool                    // parents whose follow-ups are put after this call, and then their wake-up row is deleted
 	for i := range ops {
 		op := &ops[i]
 		if keeps[op.Task.ID] && isLeftover(op) || op.Kind == store.DeleteWakeup && op.Follows && deletes[op.Task.ID] {
@@ -75,7 +75,7 @@ func (k *Keeper) applyWith(ctx context.Context, c *call, ops []store.Op) ([]erro
 		return slices.Repeat([]error{err}, len(ops)), err
 	}
 	if deletes != nil {
-		defer k.follow()()
+		defer k.noteBehind()()
 	}
 	outcomes, err := k.Store.Apply(ctx, c.ops)
 	for i := range c.ends {

@@ -61,12 +61,12 @@ func (k *Keeper) Taking(take intake.Taker) *Keeper {
 	return &taking
 }
 
-// Rests reports whether no call has a task ended already and is still to put what follows it. It goes on by itself then,
-// never at a time.
+// Rests reports whether no call that has ended a task is still to put the task's follow-ups. Such a call waits for no time,
+// so until is never.
 func (k *Keeper) Rests() (until task.Instant, ok bool) { return math.MaxInt64, k.behind.Load() == 0 }
 
-// follow notes that a call is under way of which Rests tells; done ends it.
-func (k *Keeper) follow() (done func()) {
+// noteBehind notes a call that puts follow-ups after the end of their parent, of which Rests tells until done is called.
+func (k *Keeper) noteBehind() (done func()) {
 	k.behind.Add(1)
 	return func() {
 		if k.behind.Add(-1) == 0 && k.Rested != nil {
