@@ -69,8 +69,21 @@ func Apply(cmd *cobra.Command, env, known []string) error {
 			err = errors.Join(err, fmt.Errorf("%s: %w", origin, refused))
 		}
 		f.Changed = true
+		f.Annotations[originMark] = []string{origin}
 	})
 	return err
+}
+
+// originMark annotates the flags that Apply set.
+const originMark = "kinesin_origin"
+
+// Origin returns where the value of a setting comes from after Apply: a variable of the environment, the file and its
+// key, or "default".
+func Origin(f *pflag.Flag) string {
+	if origin := f.Annotations[originMark]; len(origin) > 0 {
+		return origin[0]
+	}
+	return "default"
 }
 
 // Getenv returns a variable of an environment; empty if it has none.

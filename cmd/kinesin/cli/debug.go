@@ -114,28 +114,42 @@ func (a *app) writeBundle(ctx context.Context, w io.Writer, o *bundleObject) err
 
 // fetch gets something from the server that is no part of its API.
 func (a *app) fetch(ctx context.Context, method, path string) ([]byte, error) {
-	clients, err := a.connections()
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, clients.Base+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := clients.Calls.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, bundlePartBytesMax))
+	got, err := a.ask(ctx, method, path)
 	switch {
 	case err != nil:
 		return nil, err
-	case response.StatusCode == http.StatusServiceUnavailable && (path == "/readyz" || path == "/livez"): // says why
-	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("the server answers %s: %.200s", response.Status, text)
+	case got.code == http.StatusServiceUnavailable && (path == "/readyz" || path == "/livez"): // says why
+	case got.code != http.StatusOK:
+		return nil, fmt.Errorf("the server answers %s: %.200s", got.status, got.text)
 	}
-	return text, nil
+	return got.text, nil
+}
+
+// answer is what a server answers to a request that is no part of its API.
+type answer struct {
+	code   int
+	status string
+	header http.Header
+	text   []byte
+}
+
+// ask returns what the server answers, whatever its status.
+func (a *app) ask(ctx context.Context, method, path string) (answer, error) {
+	clients, err := a.connections()
+	if err != nil {
+		return answer{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, clients.Base+path, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	response, err := clients.Calls.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, bundlePartBytesMax))
+	return answer{response.StatusCode, response.Status, response.Header, text}, err
 }
 
 func (a *app) debugLogLevelCommand() *cobra.Command {

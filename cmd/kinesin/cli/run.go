@@ -85,7 +85,7 @@ func (a *app) root() *cobra.Command {
 		}},
 		{"Lambdas and limits:", []*cobra.Command{a.lambdaCommand(), a.quotaCommand(), a.gateCommand(), a.objectiveCommand(), a.statsCommand(), a.applyCommand()}},
 		{"Crons, chains and groups:", []*cobra.Command{a.cronCommand(), a.chainCommand(), a.groupCommand()}},
-		{"Servers and workers:", []*cobra.Command{a.serveCommand(), a.workerCommand(), a.demoCommand(), a.topCommand(), a.debugCommand(), a.inboundCommand()}},
+		{"Servers and workers:", []*cobra.Command{a.serveCommand(), a.workerCommand(), a.demoCommand(), a.topCommand(), a.doctorCommand(), a.configCommand(), a.debugCommand(), a.inboundCommand()}},
 		{"Who may do what:", []*cobra.Command{a.tokenCommand(), a.policyCommand(), a.keyringCommand(), a.auditCommand()}},
 		{"Data and cost:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.dataCommand(), a.awsCommand(), a.costCommand()}},
 	} {

@@ -64,26 +64,31 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	}
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		s.Log, s.LogControl = s.log.controlled(a.Stderr)
-		s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = !s.match, !s.growShards, !s.watch, !s.policies
-		s.NoNativeHistograms, s.Version = !s.native, a.version()
-		s.NoConsole = !s.console
-		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
-		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
-			s.DeliverDirect = -1 // zero is the default
-		}
-		s.OTLPEndpoint = cmp.Or(s.OTLPEndpoint, a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-		if s.OTLPByEnv = s.TraceSample == 0 && a.tracesByEnv(); s.OTLPByEnv {
-			s.TraceSample = a.shareByEnv()
-		}
-		if s.auditStdout {
-			s.AuditTo = a.Stdout
-		}
-		if !c.Flags().Changed("inbound-queue") {
-			s.Inbound = s.Store == server.StoreDynamoDB && s.Queue == server.QueueSQS
-		}
-		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.Config) })
+		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.config(a, c.Flags())) })
 	})
+}
+
+// config returns the configuration of a server that the flags and the environment ask for.
+func (s *serveFlags) config(a *app, given *pflag.FlagSet) server.Config {
+	s.Log, s.LogControl = s.log.controlled(a.Stderr)
+	s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = !s.match, !s.growShards, !s.watch, !s.policies
+	s.NoNativeHistograms, s.Version = !s.native, a.version()
+	s.NoConsole = !s.console
+	s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
+	if given.Changed("deliver-direct") && s.DeliverDirect == 0 {
+		s.DeliverDirect = -1 // zero is the default
+	}
+	s.OTLPEndpoint = cmp.Or(s.OTLPEndpoint, a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	if s.OTLPByEnv = s.TraceSample == 0 && a.tracesByEnv(); s.OTLPByEnv {
+		s.TraceSample = a.shareByEnv()
+	}
+	if s.auditStdout {
+		s.AuditTo = a.Stdout
+	}
+	if !given.Changed("inbound-queue") {
+		s.Inbound = s.Store == server.StoreDynamoDB && s.Queue == server.QueueSQS
+	}
+	return s.Config
 }
 
 func (s *serveFlags) add(f *pflag.FlagSet) {
