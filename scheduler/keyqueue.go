@@ -254,9 +254,13 @@ func (q *keyQueue) time(l *keyList, at task.Instant) {
 	q.timed.Put(l)
 }
 
-// wake makes the keys whose time has come ready.
-func (q *keyQueue) wake(now task.Instant) {
-	for q.timed.Len() > 0 && q.timed.First().at <= now {
+// wake makes the keys whose time has come ready: when the first of them waits for an instant that is not after first, all
+// that wait for one until through, so that their tasks share a dispatch.
+func (q *keyQueue) wake(first, through task.Instant) {
+	if next, ok := q.next(); !ok || next > first {
+		return
+	}
+	for q.timed.Len() > 0 && q.timed.First().at <= through {
 		l := q.timed.Pop()
 		l.state = keyReady
 		q.ready = append(q.ready, l)
@@ -316,18 +320,19 @@ func (q *keyQueue) due(now task.Instant) (waiting, ready int) {
 	return waiting, ready
 }
 
-// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for a key; if there is
-// none it says when to try again, zero: when freed is called.
-func (q *keyQueue) take(now task.Instant, most int, start func(key string) (ok bool, again task.Instant)) (taken []keyedRow) {
+// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for a key,
+// whose row is due then; if there is none start says when to try again, zero: when freed is called.
+func (q *keyQueue) take(now task.Instant, most int, start func(key string, due task.Instant) (ok bool, again task.Instant)) (taken []keyedRow) {
 	for len(taken) < most && len(q.ready) > 0 {
 		l := q.ready[0]
 		q.ready = q.ready[1:]
 		l.state = keyIdle
-		if first := l.rows[0].due; first > now {
+		first := l.rows[0].due
+		if first > now {
 			q.time(l, first)
 			continue
 		}
-		ok, again := start(l.key)
+		ok, again := start(l.key, first)
 		switch {
 		case ok:
 			taken = append(taken, keyedRow{l.rows[0], l.key})

@@ -84,8 +84,8 @@ func (w *keyWorld) passPage() {
 
 // take starts what has slots.
 func (w *keyWorld) take(t interface{ Fatalf(string, ...any) }, now task.Instant, most int) (keys []string) {
-	w.q.wake(now)
-	taken := w.q.take(now, most, func(key string) (bool, task.Instant) {
+	w.q.wake(now, now)
+	taken := w.q.take(now, most, func(key string, _ task.Instant) (bool, task.Instant) {
 		if w.used[key] >= w.most {
 			return false, 0
 		}
@@ -258,10 +258,25 @@ func TestStartsThatNobodyAskedForPutOffTheNextByOne(t *testing.T) {
 	for range 100 { // tasks of lost workers
 		s.started("a", now)
 	}
-	if ok, again := s.take("a", now, &keyWaiter{}); ok || again != now.Add(time.Second+keyTolerance) {
+	if ok, again := s.take("a", now, 0, &keyWaiter{}); ok || again != now.Add(time.Second+keyTolerance) {
 		t.Errorf("started: %v, the next one after %v", ok, again.Sub(now))
 	}
-	if ok, _ := s.take("a", now.Add(time.Second+keyTolerance), &keyWaiter{}); !ok {
+	if ok, _ := s.take("a", now.Add(time.Second+keyTolerance), 0, &keyWaiter{}); !ok {
 		t.Error("not started after that")
+	}
+}
+
+func TestARateCountsATaskWhenItIsDue(t *testing.T) {
+	s, now, w := newKeySlots(), tick(at), &keyWaiter{}
+	s.set(keyLimits{every: 4 * keyTolerance}, false)
+	if ok, _ := s.take("a", now, keyTolerance, w); !ok {
+		t.Fatal("the first task did not start")
+	}
+	next := now.Add(4 * keyTolerance)
+	if ok, again := s.take("a", now.Add(3*keyTolerance), 0, w); ok || again != next {
+		t.Errorf("started: %v, the next one after %v, want %v", ok, again.Sub(now), next.Sub(now))
+	}
+	if ok, _ := s.take("a", now.Add(3*keyTolerance), keyTolerance, w); !ok {
+		t.Error("a task that is due when the next start is allowed cannot be taken before")
 	}
 }

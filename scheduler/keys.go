@@ -142,7 +142,8 @@ func (l *loop) keysReady() int {
 		return 0
 	}
 	k, q := l.keys, l.keys.queue
-	q.wake(l.now().Add(l.Lead / 2))
+	now := l.now()
+	q.wake(now.Add(l.Lead/2), now.Add(l.Lead))
 	freed := k.slots.freedOf(k.waiter)
 	for _, key := range freed {
 		q.freed(key)

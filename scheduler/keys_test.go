@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/quota"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/internal/limit"
+	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -240,5 +241,28 @@ func TestASlotThatAnotherPriorityHoldsIsFreed(t *testing.T) {
 		w.wantRunning([]task.Task{second}, 0)
 		w.advance(time.Second)
 		w.wantRunning([]task.Task{second}, 1)
+	})
+}
+
+// TestTasksOfManyKeysShareADispatch has tasks of many keys due one after the other.
+func TestTasksOfManyKeysShareADispatch(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.withKeyLimit(1)
+		s := w.start()
+		w.advance(10 * time.Second)
+		const tasks, apart = 200, 2 * time.Millisecond
+		for i := range tasks {
+			one := w.keyed(high, fmt.Sprint("k", i), time.Second+time.Duration(i)*apart)
+			s.Added(&one)
+		}
+		rounds := 0
+		w.sent.roomed = func() { rounds++ }
+		w.advance(2 * time.Second)
+		if n := len(w.sent.fired()); n != tasks {
+			t.Errorf("%d of %d tasks were dispatched", n, tasks)
+		}
+		if most := int(tasks*apart/(scheduler.LeadDefault/2)) + 2; rounds > most {
+			t.Errorf("%d rounds, want at most %d", rounds, most)
+		}
 	})
 }

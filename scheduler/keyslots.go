@@ -71,9 +71,9 @@ func (s *keySlots) set(limits keyLimits, inTurn bool) {
 	}
 }
 
-// take takes a slot and a start of a key. If there is none it says when to ask again; zero: when w is woken, because a slot
-// is free.
-func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick) {
+// take takes a slot of a key, and a start: of a task that is due early after now, and starts then. If there is none, take says
+// when to ask again; zero: when w is woken, because a slot is free.
+func (s *keySlots) take(key string, now tick, early time.Duration, w *keyWaiter) (ok bool, again tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.use(key, now)
@@ -81,12 +81,12 @@ func (s *keySlots) take(key string, now tick, w *keyWaiter) (ok bool, again tick
 		u.add(w)
 		return false, 0
 	}
-	if u.next > now {
+	if u.next > now.Add(early) {
 		return false, u.next
 	}
 	u.remove(w)
 	u.used++
-	s.countStart(u, now)
+	s.countStart(u, now.Add(early))
 	return true, 0
 }
 

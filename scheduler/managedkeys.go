@@ -23,8 +23,10 @@ func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed i
 	} else {
 		k.queue.othersDue = 0
 	}
-	rows := k.queue.take(now.Add(m.Lead/2), min(allowed, batchRowsMax), func(key string) (bool, task.Instant) {
-		ok, again := k.slots.take(key, m.tick(), k.waiter)
+	rows := k.queue.take(now.Add(m.Lead), min(allowed, batchRowsMax), func(key string, due task.Instant) (bool, task.Instant) {
+		t := m.tick()
+		early := max(0, due.Sub(m.wall.local(t)))
+		ok, again := k.slots.take(key, t, early, k.waiter)
 		if again == 0 {
 			return ok, 0
 		}
