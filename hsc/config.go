@@ -90,9 +90,9 @@ type Config struct {
 	Parent func(ctx context.Context, t *task.Task, rows func(ctx context.Context, ids []task.ID) ([]task.Task, error)) (*kinesinv1.Parent, error)
 	// Traceparent returns the trace context for the handler of a claimed task; nil: that of the task.
 	Traceparent func(t *task.Task) string
-	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and
+	// Awaited reports whether tasks behind a limit may wait until a task has ended, whose result is then sent and
 	// stored without waiting for others. nil: none do.
-	Limited func(lambda uint32) bool
+	Awaited func(t *task.Task) bool
 	// Held reports whether a gate holds a task back, so that it must not be claimed now. nil: none does.
 	Held func(t *task.Task, now task.Instant) bool
 

@@ -45,7 +45,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 // isAwaited reports whether something waits for the end of a task: tasks behind a limit, a group, or what
 // follows it.
 func (s *Service) isAwaited(t *task.Task) bool {
-	return t.Member != nil || t.HasFollowups() || s.Limited != nil && s.Limited(t.Partition.Lambda)
+	return t.Member != nil || t.HasFollowups() || s.Awaited != nil && s.Awaited(t)
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.

@@ -75,7 +75,7 @@ func (s *Scheduler) Done(rows []task.Task) {
 		if l := s.loopOf(rows[i].Partition); l != nil {
 			l.inbox.addDone(doneRow{keyOf(&rows[i]), rows[i].WakeRow.Seq, rows[i].LimitKey})
 			if rows[i].LimitKey != "" && l.limitsKeys.Load() {
-				notify(l.wake) // its slot is free
+				s.keySlotsOf(rows[i].Partition.Lambda).ended(rows[i].LimitKey, l)
 			}
 			l.slotFreed()
 		}

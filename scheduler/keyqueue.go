@@ -320,19 +320,18 @@ func (q *keyQueue) due(now task.Instant) (waiting, ready int) {
 	return waiting, ready
 }
 
-// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for a key,
-// whose row is due then; if there is none start says when to try again, zero: when freed is called.
-func (q *keyQueue) take(now task.Instant, most int, start func(key string, due task.Instant) (ok bool, again task.Instant)) (taken []keyedRow) {
+// take takes up to most rows from the keys that are ready, one of each in turn. start takes a slot for the
+// first row of a key; if there is none it says when to try again, zero: when freed is called.
+func (q *keyQueue) take(now task.Instant, most int, start func(l *keyList) (ok bool, again task.Instant)) (taken []keyedRow) {
 	for len(taken) < most && len(q.ready) > 0 {
 		l := q.ready[0]
 		q.ready = q.ready[1:]
 		l.state = keyIdle
-		first := l.rows[0].due
-		if first > now {
+		if first := l.rows[0].due; first > now {
 			q.time(l, first)
 			continue
 		}
-		ok, again := start(l.key, first)
+		ok, again := start(l)
 		switch {
 		case ok:
 			taken = append(taken, keyedRow{l.rows[0], l.key})
@@ -357,6 +356,17 @@ type keyedRow struct {
 	keyRow
 
 	key string
+}
+
+// following returns when the row behind the first one is due, at the earliest; never if there is none.
+func (l *keyList) following() task.Instant {
+	switch {
+	case len(l.rows) > 1:
+		return l.rows[1].due
+	case l.more:
+		return l.from.at
+	}
+	return never
 }
 
 func (q *keyQueue) dropFirst(l *keyList) {

@@ -85,11 +85,11 @@ func (w *keyWorld) passPage() {
 // take starts what has slots.
 func (w *keyWorld) take(t interface{ Fatalf(string, ...any) }, now task.Instant, most int) (keys []string) {
 	w.q.wake(now, now)
-	taken := w.q.take(now, most, func(key string, _ task.Instant) (bool, task.Instant) {
-		if w.used[key] >= w.most {
+	taken := w.q.take(now, most, func(l *keyList) (bool, task.Instant) {
+		if w.used[l.key] >= w.most {
 			return false, 0
 		}
-		w.used[key]++
+		w.used[l.key]++
 		return true, 0
 	})
 	for _, r := range taken {
@@ -258,10 +258,10 @@ func TestStartsThatNobodyAskedForPutOffTheNextByOne(t *testing.T) {
 	for range 100 { // tasks of lost workers
 		s.started("a", now)
 	}
-	if ok, again := s.take("a", now, 0, &keyWaiter{}); ok || again != now.Add(time.Second+keyTolerance) {
+	if ok, again := s.take("a", now, keyTimes{}, &keyWaiter{}); ok || again != now.Add(time.Second+keyTolerance) {
 		t.Errorf("started: %v, the next one after %v", ok, again.Sub(now))
 	}
-	if ok, _ := s.take("a", now.Add(time.Second+keyTolerance), 0, &keyWaiter{}); !ok {
+	if ok, _ := s.take("a", now.Add(time.Second+keyTolerance), keyTimes{}, &keyWaiter{}); !ok {
 		t.Error("not started after that")
 	}
 }
@@ -269,14 +269,42 @@ func TestStartsThatNobodyAskedForPutOffTheNextByOne(t *testing.T) {
 func TestARateCountsATaskWhenItIsDue(t *testing.T) {
 	s, now, w := newKeySlots(), tick(at), &keyWaiter{}
 	s.set(keyLimits{every: 4 * keyTolerance}, false)
-	if ok, _ := s.take("a", now, keyTolerance, w); !ok {
+	if ok, _ := s.take("a", now, keyTimes{due: keyTolerance}, w); !ok {
 		t.Fatal("the first task did not start")
 	}
 	next := now.Add(4 * keyTolerance)
-	if ok, again := s.take("a", now.Add(3*keyTolerance), 0, w); ok || again != next {
+	if ok, again := s.take("a", now.Add(3*keyTolerance), keyTimes{}, w); ok || again != next {
 		t.Errorf("started: %v, the next one after %v, want %v", ok, again.Sub(now), next.Sub(now))
 	}
-	if ok, _ := s.take("a", now.Add(3*keyTolerance), keyTolerance, w); !ok {
+	if ok, _ := s.take("a", now.Add(3*keyTolerance), keyTimes{due: keyTolerance}, w); !ok {
 		t.Error("a task that is due when the next start is allowed cannot be taken before")
 	}
+}
+
+func TestALoopIsWokenForASlotThatIsAwaited(t *testing.T) {
+	s, now, l := newKeySlots(), tick(at), &loop{wake: make(chan struct{}, 1)}
+	s.set(keyLimits{atOnce: 1}, false)
+	wants := func(step string, woken, awaited bool) {
+		t.Helper()
+		if got := len(l.wake) > 0; got != woken {
+			t.Errorf("%s: the loop is woken: %v, want %v", step, got, woken)
+		}
+		if got := s.isAwaited("a", now); got != awaited {
+			t.Errorf("%s: the end is awaited: %v, want %v", step, got, awaited)
+		}
+		for len(l.wake) > 0 {
+			<-l.wake
+		}
+	}
+	s.take("a", now, keyTimes{next: 2 * keyFollowsWithin}, &keyWaiter{})
+	wants("the next task is due later", false, false)
+	s.ended("a", l)
+	wants("nobody waits", false, false)
+	s.take("a", now, keyTimes{}, &keyWaiter{wake: func() {}})
+	wants("somebody waits", true, true)
+	s.ended("a", l)
+	wants("it ends while somebody waits", true, true)
+	s.free("a")
+	s.take("a", now, keyTimes{next: keyFollowsWithin}, &keyWaiter{})
+	wants("the next task is due soon", false, true)
 }

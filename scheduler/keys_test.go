@@ -266,3 +266,22 @@ func TestTasksOfManyKeysShareADispatch(t *testing.T) {
 		}
 	})
 }
+
+// TestASlotIsFreedOfWhichNobodyWasTold ends a task while nobody waits for the slot of its key, so that its loop is not woken,
+// and then has a task of another priority wait for it.
+func TestASlotIsFreedOfWhichNobodyWasTold(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.withKeyLimit(1)
+		s := w.start()
+		w.advance(10 * time.Second)
+		first := w.keyed(high, "a", 0)
+		s.Added(&first)
+		synctest.Wait()
+		w.report(s, w.claim(w.wantRunning([]task.Task{first}, 1)[0]), task.OutcomeSuccess)
+		synctest.Wait()
+		second := w.keyed(low, "a", 0)
+		s.Added(&second)
+		synctest.Wait()
+		w.wantRunning([]task.Task{second}, 1)
+	})
+}

@@ -10,6 +10,9 @@ const (
 	// keyTolerance is by how much starts of a key may come earlier than at even distances: so much of its
 	// rate may start at once after a pause.
 	keyTolerance = 100 * time.Millisecond
+	// keyFollowsWithin is how soon a task has to be due so that the end of the one before it is awaited: the result of a
+	// longer attempt may come a moment later.
+	keyFollowsWithin = time.Second
 	// keyUsesSweepMin is how many keys are remembered before unused ones are looked for and forgotten.
 	keyUsesSweepMin = 1024
 )
@@ -46,7 +49,12 @@ type keyUse struct {
 	used    int          // slots
 	next    tick         // theoretical arrival time of the next start, as in GCRA
 	waiting []*keyWaiter // loops with tasks that got no slot
+	unheard []*loop      // those that may not have heard yet that a task has ended
+	follows tick         // when the task behind the newest one that took a slot is due
 }
+
+// keyTimes say when a task that takes a slot is due, and when the next one of its key is, from now on.
+type keyTimes struct{ due, next time.Duration }
 
 // keyWaiter is a loop that takes slots.
 type keyWaiter struct {
@@ -71,22 +79,27 @@ func (s *keySlots) set(limits keyLimits, inTurn bool) {
 	}
 }
 
-// take takes a slot of a key, and a start: of a task that is due early after now, and starts then. If there is none, take says
-// when to ask again; zero: when w is woken, because a slot is free.
-func (s *keySlots) take(key string, now tick, early time.Duration, w *keyWaiter) (ok bool, again tick) {
+// take takes a slot of a key, and a start at the time at which the task is due. If there is none, take says when to ask again;
+// zero: when w is woken, because a slot is free.
+func (s *keySlots) take(key string, now tick, in keyTimes, w *keyWaiter) (ok bool, again tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.use(key, now)
 	if s.limits.atOnce > 0 && (u.used >= s.limits.atOnce || !s.inTurn && u.waitsBefore(w)) {
 		u.add(w)
+		for _, l := range u.unheard {
+			notify(l.wake)
+		}
+		u.unheard = nil
 		return false, 0
 	}
-	if u.next > now.Add(early) {
+	if u.next > now.Add(in.due) {
 		return false, u.next
 	}
 	u.remove(w)
 	u.used++
-	s.countStart(u, now.Add(early))
+	u.follows = now.Add(in.next)
+	s.countStart(u, now.Add(in.due))
 	return true, 0
 }
 
@@ -131,6 +144,27 @@ func (s *keySlots) free(key string) {
 	}
 	u.used--
 	s.wakeFor(key, u)
+}
+
+// ended wakes a loop that was told of the end of a task, so that it gives the slot back: at once if others wait for one, or
+// else when the next one does.
+func (s *keySlots) ended(key string, l *loop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch u := s.keys[key]; {
+	case u == nil || len(u.waiting) > 0:
+		notify(l.wake)
+	case !slices.Contains(u.unheard, l):
+		u.unheard = append(u.unheard, l)
+	}
+}
+
+// isAwaited reports whether a task waits for a slot of a key, or probably will in a moment.
+func (s *keySlots) isAwaited(key string, now tick) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.keys[key]
+	return u == nil || len(u.waiting) > 0 || u.used >= s.limits.atOnce && u.follows <= now.Add(keyFollowsWithin)
 }
 
 // unwait says that no task of a loop waits for a slot of a key any more. A slot of which the loop was told goes to others.

@@ -23,10 +23,10 @@ func (m *managedMode) takeKeyed(ctx context.Context, now task.Instant, allowed i
 	} else {
 		k.queue.othersDue = 0
 	}
-	rows := k.queue.take(now.Add(m.Lead), min(allowed, batchRowsMax), func(key string, due task.Instant) (bool, task.Instant) {
+	rows := k.queue.take(now.Add(m.Lead), min(allowed, batchRowsMax), func(l *keyList) (bool, task.Instant) {
 		t := m.tick()
-		early := max(0, due.Sub(m.wall.local(t)))
-		ok, again := k.slots.take(key, t, early, k.waiter)
+		now := m.wall.local(t)
+		ok, again := k.slots.take(l.key, t, keyTimes{max(0, l.rows[0].due.Sub(now)), l.following().Sub(now)}, k.waiter)
 		if again == 0 {
 			return ok, 0
 		}

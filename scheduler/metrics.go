@@ -166,6 +166,13 @@ func (s *Scheduler) Due() map[uint32]DueCounts {
 	return all
 }
 
+// IsKeyAwaited reports whether a task may wait for the slot of a limit key that another one holds; also where another process
+// counts them.
+func (s *Scheduler) IsKeyAwaited(t *task.Task) bool {
+	l := s.loopOf(t.Partition)
+	return l == nil || !l.limitsKeys.Load() || s.keySlotsOf(t.Partition.Lambda).isAwaited(t.LimitKey, l.tick())
+}
+
 // KeyUse returns how many tasks of a limit key are enqueued or run, as far as this process counts them, and
 // the limits that it knows; false where it does not count them.
 func (s *Scheduler) KeyUse(p task.Partition, key string) (used, atOnce int, ok bool) {

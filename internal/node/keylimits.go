@@ -40,13 +40,13 @@ func (r running) keyLimited(lambda uint32) *catalog.Entry {
 	return nil
 }
 
-// waitsForEnds reports whether tasks of a lambda may wait until others have ended.
-func (r running) waitsForEnds(lambda uint32) bool {
-	if r.Book.HasConcurrency(lambda) {
+// isAwaited reports whether other tasks may wait until a task has ended.
+func (r running) isAwaited(t *task.Task) bool {
+	if r.Book.HasConcurrency(t.Partition.Lambda) {
 		return true
 	}
-	l := r.keyLimited(lambda)
-	return l != nil && l.LimitKeyConcurrency > 0
+	l := r.keyLimited(t.Partition.Lambda)
+	return l != nil && l.LimitKeyConcurrency > 0 && t.LimitKey != "" && (r.n.scheduler == nil || r.n.scheduler.IsKeyAwaited(t))
 }
 
 // keyLimits implements scheduler.KeyLimits.

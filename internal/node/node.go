@@ -152,7 +152,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.waits.Ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Awaited: n.quotas.running.isAwaited, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.waits.Ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Traceparent: n.tracer.Traceparent,
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chain.ParentOf,
 		})
