@@ -166,7 +166,7 @@ func (s *Scheduler) Run(ctx context.Context, d Dispatcher, found func(t *task.Ta
 
 // follow keeps the loops those of the present assignment, until ctx ends.
 func (s *Scheduler) follow(ctx context.Context) {
-	a := &assignment{}
+	a, limited := &assignment{}, map[uint32]bool{}
 	var lambdas, owners <-chan struct{}
 	heard, quotas := s.Handover.Heard(), s.quotasChanged()
 	for changed := true; ctx.Err() == nil; {
@@ -190,10 +190,8 @@ func (s *Scheduler) follow(ctx context.Context) {
 		if released := s.release(a); changed || len(released) > 0 {
 			s.apply(a, released)
 		}
-		if changed && s.KeyLimits != nil { // the limits by key of a lambda may have changed
-			for _, l := range s.loops() {
-				notify(l.wake)
-			}
+		if changed && s.KeyLimits != nil {
+			limited = s.wakeLimited(limited)
 		}
 		if changed && s.Foreign {
 			s.checkAllInFlight()
@@ -202,6 +200,21 @@ func (s *Scheduler) follow(ctx context.Context) {
 		s.announceWarm(a)
 		changed = s.wait(ctx, a, opening, lambdas, owners, quotas, heard)
 	}
+}
+
+// wakeLimited wakes the loops of lambdas that limit their limit keys or did so before, since the limits may have
+// changed. It returns which lambdas limit theirs now.
+func (s *Scheduler) wakeLimited(before map[uint32]bool) (limited map[uint32]bool) {
+	limited = map[uint32]bool{}
+	for p, l := range s.loops() {
+		if atOnce, rate, _ := s.KeyLimits(p.Lambda); keyLimitsOf(atOnce, rate).isSet() {
+			limited[p.Lambda] = true
+		}
+		if limited[p.Lambda] || before[p.Lambda] {
+			notify(l.wake)
+		}
+	}
+	return limited
 }
 
 // renew replaces a signal that has fired. Asking for a new one every round would lose one that fires at the

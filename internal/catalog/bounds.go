@@ -17,12 +17,8 @@ func (c *Catalog) CheckShare(by Owner) error {
 	if c.Room == nil {
 		return nil
 	}
-	known, own := c.known.Load(), int64(0)
-	for _, e := range known.sorted {
-		if e.Owner == by.Name {
-			own++
-		}
-	}
+	known := c.known.Load()
+	own := int64(known.owned[by.Name])
 	if !c.Room.Admits(by.Name, int64(len(known.sorted)), own, by.Urgent) {
 		return fmt.Errorf("%w: there may be %d (serve --lambdas-max), of one identity as many as are left for others, and %s has created %d; delete one that is not needed",
 			ErrFull, c.Room.Most(), by.Name, own)

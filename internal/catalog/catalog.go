@@ -1,5 +1,5 @@
 // Package catalog holds the lambdas that this process knows: a cache of the store's control rows of kind
-// "lambda", refreshed every few seconds, and at once after a change made here. It creates, changes and
+// "lambda", refreshed every few seconds; what is written here is known at once. It creates, changes and
 // deletes lambdas. It never reads or writes tasks.
 package catalog
 
@@ -96,7 +96,7 @@ type Catalog struct {
 	nextFind time.Duration // monotonic time from which on the next Find may read
 
 	mu      sync.Mutex // guards the rest and orders publishing
-	newest  uint64     // number of the published read
+	newest  uint64     // number of the published read of all
 	changed chan struct{}
 }
 
@@ -106,7 +106,45 @@ type snapshot struct {
 	byRef  map[uint32]*Entry
 	sorted []*Entry
 
-	partitions int // of all lambdas
+	partitions int            // of all lambdas
+	owned      map[string]int // lambdas of each owner
+	learned    uint64         // number of the newest entry that no read of all has found yet; 0: there is none
+}
+
+// newSnapshot returns a snapshot of lambdas in any order; it takes the slice over.
+func newSnapshot(began time.Duration, all []*Entry) *snapshot {
+	s := &snapshot{
+		began: began, sorted: all,
+		byName: make(map[string]*Entry, len(all)), byRef: make(map[uint32]*Entry, len(all)), owned: map[string]int{},
+	}
+	for _, e := range all {
+		s.byName[e.Name], s.byRef[e.Ref] = e, e
+		s.partitions += partitionsOf(&e.Lambda)
+		s.owned[e.Owner]++
+	}
+	slices.SortFunc(all, func(a, b *Entry) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+// with returns a copy that has an entry, instead of one of the same name.
+func (s *snapshot) with(e *Entry) *snapshot {
+	next := *s
+	next.byName, next.byRef, next.owned = maps.Clone(s.byName), maps.Clone(s.byRef), maps.Clone(s.owned)
+	i, has := slices.BinarySearchFunc(s.sorted, e.Name, func(e *Entry, name string) int { return strings.Compare(e.Name, name) })
+	after := s.sorted[i:]
+	if has {
+		old := after[0]
+		after = after[1:]
+		delete(next.byRef, old.Ref)
+		next.partitions -= partitionsOf(&old.Lambda)
+		next.owned[old.Owner]--
+	}
+	next.sorted = slices.Concat(s.sorted[:i], []*Entry{e}, after)
+	next.byName[e.Name], next.byRef[e.Ref] = e, e
+	next.partitions += partitionsOf(&e.Lambda)
+	next.owned[e.Owner]++
+	next.learned = e.learned
+	return &next
 }
 
 // New returns an empty catalog; Refresh or Run fills it.
@@ -115,7 +153,7 @@ func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, limits Limits)
 		Limits: limits, rows: rows, clock: c, log: log, nextFind: clock.Mono(c),
 		changing: make(chan struct{}, 1), finding: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
-	cat.known.Store(&snapshot{})
+	cat.known.Store(newSnapshot(0, nil))
 	return cat
 }
 
@@ -127,7 +165,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read lambdas: %w", err)
 	}
-	next := &snapshot{began: began, byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
+	all := make([]*Entry, 0, len(rows))
 	known, now := c.known.Load(), clock.Mono(c.clock)
 	for _, row := range rows {
 		before := known.byName[row.Name]
@@ -139,18 +177,14 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		if entry != before {
 			entry.noteRead(now, before)
 		}
-		next.byName[entry.Name] = entry
-		next.byRef[entry.Ref] = entry
-		next.sorted = append(next.sorted, entry)
-		next.partitions += partitionsOf(&entry.Lambda)
+		all = append(all, entry)
 	}
-	slices.SortFunc(next.sorted, func(a, b *Entry) int { return strings.Compare(a.Name, b.Name) })
-	c.publish(next, number)
+	c.publish(newSnapshot(began, all), number)
 	return nil
 }
 
-// publish makes next known, unless a later read is known already: a slow read must not take back a lambda
-// that was created in between.
+// publish makes next known, unless a later read is known already. A slow read does not take back what was
+// learned since it began: it may have been made before that was written.
 func (c *Catalog) publish(next *snapshot, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,10 +192,47 @@ func (c *Catalog) publish(next *snapshot, number uint64) {
 		return
 	}
 	c.newest = number
-	old := c.known.Swap(next)
+	old := c.known.Load()
+	if old.learned > number {
+		for _, e := range old.sorted {
+			if found := next.byName[e.Name]; e.learned > number && (found == nil || found.Ref != e.Ref || found.Version < e.Version) {
+				next = next.with(e)
+			}
+		}
+		next.learned = old.learned
+	}
+	c.known.Store(next)
 	if maps.EqualFunc(old.byName, next.byName, func(a, b *Entry) bool { return a.Version == b.Version && a.Ref == b.Ref }) {
 		return
 	}
+	c.tell()
+}
+
+// learn makes known what a row is that this process wrote after a time, so that its writer need not read all. A
+// process that stood still since reads all: the lambda may have been deleted.
+func (c *Catalog) learn(ctx context.Context, row store.Control, wrote time.Duration) (*Entry, error) {
+	entry, err := decode(row)
+	if err != nil {
+		return nil, err
+	}
+	if !c.IsFresh(wrote) {
+		return entry, c.Refresh(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.known.Load()
+	if have := known.byRef[entry.Ref]; have != nil && have.Version >= entry.Version { // a read of all was faster
+		return entry, nil
+	}
+	entry.noteRead(clock.Mono(c.clock), known.byName[entry.Name])
+	entry.learned = c.reads.Add(1)
+	c.known.Store(known.with(entry))
+	c.tell()
+	return entry, nil
+}
+
+// tell closes the channel of Changed. The caller holds c.mu.
+func (c *Catalog) tell() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -56,10 +56,13 @@ func (r *rows) Controls(ctx context.Context, kind string) ([]store.Control, erro
 
 func (r *rows) PutControl(ctx context.Context, c store.Control) error {
 	r.mu.Lock()
-	before := r.beforePut
+	before, err := r.beforePut, r.fails
 	r.mu.Unlock()
 	if before != nil {
 		before()
+	}
+	if err != nil {
+		return err
 	}
 	return r.Store.PutControl(ctx, c)
 }
@@ -199,15 +202,62 @@ func TestManyCreatesOfOneProcess(t *testing.T) {
 	}
 }
 
-// A slow read that began before a lambda was created must not make it unknown again.
+// A slow read that began before a lambda was created must not make it unknown again, and finds what others created.
 func TestAnOldReadDoesNotTakeALambdaBack(t *testing.T) {
+	for where, create := range map[string]func(f *fixture, l task.Lambda){
+		"here": func(f *fixture, l task.Lambda) { f.create(l) },
+		"by another process": func(f *fixture, l task.Lambda) {
+			if _, _, err := f.other.Create(f.ctx, l); err != nil {
+				f.t.Fatal(err)
+			}
+			if err := f.Refresh(f.ctx); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(where, func(t *testing.T) {
+			f := newFixture(t)
+			if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "before"}); err != nil {
+				t.Fatal(err)
+			}
+			f.rows.afterRead = func() { create(f, task.Lambda{Name: "mail"}) }
+			if err := f.Refresh(f.ctx); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"before", "mail"} {
+				if _, err := f.Lambda(name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A create costs one write, however many lambdas there are; only what is too old to be acted on is read again.
+func TestCreateReadsOnlyWhatIsTooOld(t *testing.T) {
 	f := newFixture(t)
-	f.rows.afterRead = func() { f.create(task.Lambda{Name: "mail"}) }
 	if err := f.Refresh(f.ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Lambda("mail"); err != nil {
-		t.Error(err)
+	reads := 0
+	f.rows.beforeRead = func() { reads++ }
+	f.create(task.Lambda{Name: "mail"})
+	f.create(task.Lambda{Name: "first"})
+	if all := f.All(); reads != 0 || len(all) != 2 || all[0].Name != "first" || len(f.Partitions()) != len(all[0].Partitions())+len(all[1].Partitions()) {
+		t.Errorf("%d reads; know %v", reads, all)
+	}
+	if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, duplicate, err := f.Create(f.ctx, task.Lambda{Name: "other"}); err != nil || !duplicate || reads != 1 {
+		t.Errorf("what another process created: duplicate %v, %v, %d reads", duplicate, err, reads)
+	}
+	f.time.Advance(catalog.FreshFor + time.Second)
+	f.create(task.Lambda{Name: "later"})
+	f.rows.beforePut = func() { f.time.Advance(catalog.FreshFor + time.Second) }
+	f.create(task.Lambda{Name: "last"})
+	if reads != 3 || len(f.All()) != 5 {
+		t.Errorf("%d reads; know %v", reads, f.All())
 	}
 }
 

@@ -39,9 +39,11 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration
 		return nil, false, err
 	}
 	defer done()
-	for range 2 { // another process may create it in between
-		if err := c.Refresh(ctx); err != nil {
-			return nil, false, err
+	for try := range 2 { // another process may have created it
+		if try > 0 || !c.IsFresh(c.Since()) {
+			if err := c.Refresh(ctx); err != nil {
+				return nil, false, err
+			}
 		}
 		want = c.WithDefaults(want)
 		if err := want.Validate(); err != nil {
@@ -207,10 +209,11 @@ func (c *Catalog) put(ctx context.Context, entry *Entry) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	wrote := clock.Mono(c.clock)
 	within, cancel := clock.Within(ctx, c.clock, writeMax)
 	defer cancel()
 	if err := c.rows.PutControl(within, row); err != nil {
 		return nil, fmt.Errorf("write lambda %s: %w", entry.Name, err)
 	}
-	return entry, c.Refresh(ctx)
+	return c.learn(ctx, row, wrote)
 }

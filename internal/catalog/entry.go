@@ -27,7 +27,8 @@ type Entry struct {
 	Dropping bool
 	Marked   task.Instant
 
-	row []byte // as it is stored, with fields that a newer version may have written
+	row     []byte // as it is stored, with fields that a newer version may have written
+	learned uint64 // its number among the reads of the store, if this process wrote it; 0: it was read
 
 	// In monotonic time of this process:
 	known  time.Duration // since when it knows this version

@@ -79,6 +79,9 @@ func mayProvision(have *catalog.Entry, want task.Lambda) bool {
 // deleted; it may be both, since the clocks of two machines cannot tell which was first. A lambda that has
 // tasks by now stays.
 func (svc *Service) checkQueueNames(ctx context.Context, entry *catalog.Entry) error {
+	if err := svc.refresh(ctx); err != nil {
+		return err
+	}
 	taken := svc.Queue.CheckLambda(entry.Lambda)
 	if taken == nil {
 		return nil
