@@ -55,10 +55,11 @@ func newWireWorkers(h dial.Clients, cfg *clientConfig) wireWorkers {
 
 // ownConnection has each call go over a connection that no later call gets: a stream that was given up is opened
 // again elsewhere, because a proxy may answer the pings of a connection that carries nothing else any more.
+// Each message is one frame.
 type ownConnection struct{ *http.Client }
 
 func (c ownConnection) Do(r *http.Request) (*http.Response, error) {
-	r.Close = true
+	r.Close, r.Body = true, api.WholeMessages(r.Body)
 	return c.Client.Do(r) //nolint:gosec // the server that the program names
 }
 

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bufio"
 	"container/list"
 	"context"
 	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -369,6 +371,7 @@ type connection struct {
 
 	isHTTP2   atomic.Bool // without TLS
 	begun     int         // how much of prefaceStart was read
+	in        io.Reader   // buffers what comes over HTTP/2 without TLS; nil: it is not that
 	isKnown   atomic.Bool
 	refused   atomic.Bool  // it was closed because a stranger had too many calls under way
 	strangers atomic.Int32 // calls under way of who has not shown who he is
@@ -383,14 +386,19 @@ type connection struct {
 // prefaceStart is how a client begins HTTP/2 without TLS.
 const prefaceStart = "PRI"
 
-// Read implements net.Conn. It notes which protocol the client speaks.
+// Read implements net.Conn. It notes which protocol the client speaks. Of HTTP/2 package net/http reads the header of each
+// frame and then the rest, which takes one system call here; for HTTP/1.1 and TLS it has buffers of its own.
 func (c *connection) Read(p []byte) (int, error) {
+	if c.in != nil {
+		return c.in.Read(p) //nolint:wrapcheck // io.EOF has to stay itself
+	}
 	n, err := c.Conn.Read(p)
 	for i := 0; i < n && c.begun < len(prefaceStart); i++ {
 		if p[i] != prefaceStart[c.begun] {
 			c.begun = len(prefaceStart)
 		} else if c.begun++; c.begun == len(prefaceStart) {
 			c.isHTTP2.Store(true)
+			c.in = bufio.NewReader(c.Conn)
 		}
 	}
 	return n, err //nolint:wrapcheck // io.EOF has to stay itself

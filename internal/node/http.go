@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bufio"
+	"io"
 	"net/http"
 	"net/http/pprof"
 	"slices"
@@ -38,7 +40,9 @@ func (n *Node) Handler() http.Handler {
 		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(of.Keyring, options...))
 	}
 	if n.hsc != nil {
-		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(of.Workers, options...))
+		path, h := kinesinv1connect.NewWorkerServiceHandler(of.Workers, options...)
+		mux.Handle(path, h)
+		mux.Handle(kinesinv1connect.WorkerServiceWorkProcedure, buffered(h))
 	}
 	mux.Handle(kinesinv1connect.NewBackupServiceHandler(n.guard.Backups(newBackups(n)), options...))
 	mux.Handle(kinesinv1connect.NewAccessServiceHandler(of.Access, options...))
@@ -61,6 +65,17 @@ func (n *Node) Handler() http.Handler {
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/ where it is on, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withRequestID(withPlain(n.tracer.Plain(rest.New(of.Services, api.Hooks{Internal: n.internalError})), mux))
+}
+
+// buffered has a message and what stands before it read at once: each read of a body over HTTP/2 wakes another goroutine.
+func buffered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{bufio.NewReader(r.Body), r.Body}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // services returns the names of all services of the contract.
