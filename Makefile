@@ -6,13 +6,15 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# The release that `make dist` makes. The chart and pages name it too; go test -short ./test/dist compares them.
+RELEASE := 0.1.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # As in the Dockerfile: the same commit, version and Go make the same bytes, wherever that is. Without cgo other modules are linked.
 # The build ID stays in, of the same bytes too: by it go build sees that a program is up to date.
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS = -s -w -X main.version=$(VERSION)
 # grpcnotrace leaves out a part of a library that nothing here uses, and that would keep the linker from removing dead
 # code: 52 MB instead of 68.
-BUILD := -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+BUILD = -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 PROGRAMS := ./cmd/kinesin ./cmd/kinesin-bench
 
 # Tools are built once per version, outside the checkout, for all checkouts.
@@ -31,6 +33,7 @@ AWSFAULTS := ./test/awsfaults
 BACKLOG := ./test/backlog
 E2E := ./test/e2e
 CHART := ./test/chart
+DIST_TESTS := ./test/dist
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
 CRON := ./test/cron
@@ -41,7 +44,7 @@ TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --reru
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(chart|crash|faults|awsfaults|e2e|kube|terraform|cron|openapi|rules)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(chart|crash|dist|faults|awsfaults|e2e|kube|terraform|cron|openapi|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
 QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
@@ -59,6 +62,9 @@ TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $
 # The long forms run once with tasks that go straight to workers that wait (true), and once with all of them through their queues.
 # The short ones run each scenario one way, and test/crash changes with every kill.
 WAYS = $(if $(LONG),$(if $(filter both,$(MATCH)),true false,$(MATCH)),'')
+
+DIST ?= dist
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 
 # Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false, make test/mutants MUTANTS='-only settle'.
 # Targets with a long form run the short one with LONG=.
@@ -170,6 +176,10 @@ test/chart: ## the Helm chart as Helm renders it, and the Dockerfile as BuildKit
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null
 	go test -count=1 $(CHART)
 
+.PHONY: test/dist
+test/dist: ## make dist for this machine, twice, and what it makes: run, installed, upgraded and removed in root file systems of its own
+	go test -count=1 -timeout 10m $(DIST_TESTS)
+
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
 	$(WITH_AWS_LOCAL) $(TWICE) --packages '$(KUBE)' -- -count=1 -timeout 20m -p 1
@@ -239,6 +249,12 @@ stats: ## longest files, functions and interfaces; a report, never a failure
 
 ##@ Ship
 
+.PHONY: dist
+dist: VERSION := $(RELEASE)
+dist: ## dist/: archives, packages, image, formula, SBOMs and checksums of a release (ten minutes; PLATFORMS=linux/amd64: quicker)
+	cd tools/dist && go run . -root ../.. -out '$(abspath $(DIST))' -version '$(VERSION)' \
+		-time "$${SOURCE_DATE_EPOCH:-$$(git -C ../.. log -1 --format=%ct)}" -platforms '$(PLATFORMS)' -- go build $(BUILD)
+
 .PHONY: sbom
 sbom: build ## bin/kinesin.cdx.json: what is linked into bin/kinesin, as CycloneDX
 	cd $(SUPPLY) && go run . -root ../.. -version '$(VERSION)' -sbom ../../bin/kinesin.cdx.json ../../bin/kinesin
@@ -273,7 +289,7 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included; the client commands compile for Windows
 	$(GOLANGCI_LINT) run ./...
-	for dir in $(MODULES) $(SUPPLY) tools/gen test/web; do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
+	for dir in $(MODULES) $(SUPPLY) tools/dist tools/gen test/web; do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
 	GOOS=windows go vet ./cmd/... ./sdk/...
 
 .PHONY: lint/fix
@@ -336,6 +352,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/web
 	$(MAKE) test/rules
 	$(MAKE) test/chart
+	$(MAKE) test/dist
 	$(MAKE) test/kube
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke

@@ -95,14 +95,20 @@ func (m *linked) terms() (t terms, err error) {
 	return t, nil
 }
 
-// platforms are those that the image is made for. They link the same, up to what is for one of them alone.
-var platforms = [][]string{{"GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0"}, {"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0"}}
+// platforms are those that a release is made for. They link the same, up to what is for one of them alone.
+var platforms = [][]string{
+	{"GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0"},
+	{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0"},
+	{"GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0"},
+	{"GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0"},
+	{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+}
 
 // licences writes the list, or compares it with the one that is there.
 func licences(root, file string, check bool, out io.Writer) error {
 	all := map[string]linked{}
 	for _, env := range platforms {
-		modules, err := linkedFor(root, env...)
+		modules, err := linkedFor(root, programs, env...)
 		if err != nil {
 			return err
 		}
@@ -162,7 +168,7 @@ func document(all map[string]linked) ([]byte, error) {
 		rule := strings.Repeat("=", 80)
 		fmt.Fprintf(&texts, "\n%s\n%s\n%s\n\n%s\n", rule, strings.Join(of[text], "\n"), rule, text)
 	}
-	const head = "kinesin is under the Apache License 2.0: see LICENSE. Into its program these modules of others are linked,\n" +
+	const head = "kinesin is under the Apache License 2.0: see LICENSE. Into its programs these modules of others are linked,\n" +
 		"under these licences, whose texts and notices follow. `make licenses` writes this file.\n\n"
 	return append(append([]byte(head), table.Bytes()...), texts.Bytes()...), errors.Join(failed...)
 }

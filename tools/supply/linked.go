@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// program is the package whose binary is shipped.
-const program = "github.com/kinesin-io/kinesin/cmd/kinesin"
+// programs are the packages whose binaries are shipped.
+var programs = []string{"github.com/kinesin-io/kinesin/cmd/kinesin", "github.com/kinesin-io/kinesin/cmd/kinesin-bench"}
 
 // standard is the name under which the standard library goes.
 const standard = "std"
@@ -24,9 +24,9 @@ type linked struct {
 	packages      []string // folders of the packages that are linked
 }
 
-// linkedFor asks the go command what a build would link, with some of its variables (GOOS=…). The first is
+// linkedFor asks the go command what a build of these packages would link, with some of its variables (GOOS=…). The first is
 // the standard library, without a version: it is that of whatever Go builds.
-func linkedFor(root string, env ...string) ([]linked, error) {
+func linkedFor(root string, packages []string, env ...string) ([]linked, error) {
 	list := func(args ...string) (string, error) {
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
@@ -40,7 +40,7 @@ func linkedFor(root string, env ...string) ([]linked, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := list("list", "-deps", "-f", `{{with .Module}}{{if not .Main}}{{.Path}}|{{.Version}}|{{.Dir}}|{{$.Dir}}{{end}}{{end}}`, program)
+	out, err := list(append([]string{"list", "-deps", "-f", `{{with .Module}}{{if not .Main}}{{.Path}}|{{.Version}}|{{.Dir}}|{{$.Dir}}{{end}}{{end}}`}, packages...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Command supply says what is linked into kinesin: as an SBOM of a binary, and as the list of licences. It
+// Command supply says what is linked into kinesin and kinesin-bench: as an SBOM of a binary, and as the list of licences. It
 // asks the go command and the module cache, and no network.
 //
 //	supply -root DIR -version V -sbom OUT BINARY  write the SBOM of a binary (CycloneDX, JSON), and check it

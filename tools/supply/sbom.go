@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
@@ -25,8 +27,8 @@ func writeSBOM(root, binary, version, file string) error {
 	if err != nil {
 		return err
 	}
-	if info.Path != program {
-		return fmt.Errorf("%s is %s: want %s", binary, info.Path, program)
+	if !slices.Contains(programs, info.Path) {
+		return fmt.Errorf("%s is %s: want one of %s", binary, info.Path, strings.Join(programs, ", "))
 	}
 	settings, env := map[string]string{}, []string{}
 	for _, s := range info.Settings {
@@ -35,7 +37,7 @@ func writeSBOM(root, binary, version, file string) error {
 	for _, name := range built {
 		env = append(env, name+"="+settings[name])
 	}
-	modules, err := linkedFor(root, env...)
+	modules, err := linkedFor(root, []string{info.Path}, env...)
 	if err != nil {
 		return err
 	}
@@ -90,8 +92,8 @@ func bom(info *buildinfo.BuildInfo, settings map[string]string, sum [sha256.Size
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	b.SerialNumber = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	main := cdx.Component{
-		BOMRef: "kinesin", Type: cdx.ComponentTypeApplication, Name: info.Main.Path, Version: info.Main.Version,
-		PackageURL: purl(info.Main.Path, info.Main.Version),
+		BOMRef: path.Base(info.Path), Type: cdx.ComponentTypeApplication, Name: info.Path, Version: info.Main.Version,
+		PackageURL: purl(info.Main.Path, info.Main.Version) + "#" + strings.TrimPrefix(info.Path, info.Main.Path+"/"),
 		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 		Properties: &[]cdx.Property{{Name: "go:version", Value: info.GoVersion}},

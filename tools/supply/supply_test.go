@@ -84,7 +84,7 @@ func TestTerms(t *testing.T) {
 func sample(t *testing.T) (b *cdx.BOM, told string, sum [sha256.Size]byte) {
 	t.Helper()
 	sum = sha256.Sum256([]byte("binary"))
-	info := &buildinfo.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Path: "github.com/kinesin-io/kinesin", Version: "v1"}}
+	info := &buildinfo.BuildInfo{GoVersion: "go1.26.8", Path: programs[0], Main: debug.Module{Path: "github.com/kinesin-io/kinesin", Version: "v1"}}
 	b = bom(info, map[string]string{"GOOS": "linux"}, sum)
 	for _, d := range []*debug.Module{
 		{Path: standard, Version: "go1.26.8"},
@@ -204,7 +204,7 @@ func TestVuln(t *testing.T) {
 
 // TestLinked asks the go command about the tree that this is in.
 func TestLinked(t *testing.T) {
-	all, err := linkedFor("../..", platforms[0]...)
+	all, err := linkedFor("../..", programs, platforms[0]...)
 	if err != nil {
 		t.Fatal(err)
 	}
