@@ -217,6 +217,9 @@ func TestAnOldReadDoesNotTakeALambdaBack(t *testing.T) {
 	} {
 		t.Run(where, func(t *testing.T) {
 			f := newFixture(t)
+			if err := f.Refresh(f.ctx); err != nil { // so that creating one here reads none
+				t.Fatal(err)
+			}
 			if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "before"}); err != nil {
 				t.Fatal(err)
 			}
