@@ -228,6 +228,9 @@ func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (ta
 
 // waiting counts the entries that take would take if there was room, and that need some; it stops at most.
 func (b *buffer) waiting(now task.Instant, lead time.Duration, most int) (n int) {
+	if b.roomless == 0 && b.isAllDue(now) {
+		return min(b.entries.Len(), most)
+	}
 	last := now.Add(lead)
 	b.entries.Ascend(func(e entry) bool {
 		if e.at > last || n == most {
@@ -285,8 +288,17 @@ func (b *buffer) oldestSend() (at task.Instant) {
 	return at
 }
 
+// isAllDue reports whether all entries are at or before t, as in a backlog that fills the buffer: then nobody need walk it.
+func (b *buffer) isAllDue(t task.Instant) bool {
+	last, ok := b.entries.Max()
+	return ok && last.at <= t
+}
+
 // count returns how many entries are at or before t, and stops at most.
 func (b *buffer) count(t task.Instant, most int) (n int) {
+	if b.isAllDue(t) {
+		return min(b.entries.Len(), most)
+	}
 	b.entries.Ascend(func(e entry) bool {
 		if e.at > t || n == most {
 			return false

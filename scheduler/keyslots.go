@@ -164,7 +164,7 @@ func (s *keySlots) isAwaited(key string, now tick) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.keys[key]
-	return u == nil || len(u.waiting) > 0 || u.used >= s.limits.atOnce && u.follows <= now.Add(keyFollowsWithin)
+	return u != nil && (len(u.waiting) > 0 || s.limits.atOnce > 0 && u.used >= s.limits.atOnce && u.follows <= now.Add(keyFollowsWithin))
 }
 
 // unwait says that no task of a loop waits for a slot of a key any more. A slot of which the loop was told goes to others.

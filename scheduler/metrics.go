@@ -166,11 +166,15 @@ func (s *Scheduler) Due() map[uint32]DueCounts {
 	return all
 }
 
-// IsKeyAwaited reports whether a task may wait for the slot of a limit key that another one holds; also where another process
-// counts them.
-func (s *Scheduler) IsKeyAwaited(t *task.Task) bool {
+// IsAwaited reports whether other tasks may wait for a slot that a task holds, of a concurrency quota or of its limit key.
+// It takes those for awaited that another process counts.
+func (s *Scheduler) IsAwaited(t *task.Task) bool {
 	l := s.loopOf(t.Partition)
-	return l == nil || !l.limitsKeys.Load() || s.keySlotsOf(t.Partition.Lambda).isAwaited(t.LimitKey, l.tick())
+	if l == nil {
+		return true
+	}
+	g := l.group.Load()
+	return g == nil || g.IsAwaited(t.Partition.Priority) || t.LimitKey != "" && l.limitsKeys.Load() && s.keySlotsOf(t.Partition.Lambda).isAwaited(t.LimitKey, l.tick())
 }
 
 // KeyUse returns how many tasks of a limit key are enqueued or run, as far as this process counts them, and

@@ -17,7 +17,7 @@ const (
 	// refillAt is when the next reservation is made: when so much is left of what is.
 	refillAt = 100 * time.Millisecond
 	// againMin and againMax bound after what time a caller comes again.
-	againMin, againMax = 5 * time.Millisecond, 250 * time.Millisecond
+	againMin, againMax = 20 * time.Millisecond, 250 * time.Millisecond
 	// waitingFor is for how long a caller counts as waiting that does not come again.
 	waitingFor = 2 * againMax
 	// linesMax is how many lines are kept; beyond it those that nobody used for lineIdle are forgotten.
@@ -241,7 +241,9 @@ func (o *line) wait(a *Ask, now nanos) Wait {
 	next, ok := o.next(now)
 	switch {
 	case ok:
-		w.again = max(next, now+min(interval, nanos(againMin)))
+		if w.again = next; interval < nanos(againMin) {
+			w.again = max(next, now+nanos(againMin))
+		}
 		if o.promised > now {
 			w.again = max(w.again, o.promised+max(interval, nanos(againMin)))
 		}

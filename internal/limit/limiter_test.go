@@ -451,3 +451,19 @@ func TestReturnedStartsAreMade(t *testing.T) {
 		}
 	})
 }
+
+func TestStartsThatAreCloseAreGivenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.Real()
+		l, until := limit.NewLimiter(nil, c), c.Now().Add(time.Second)
+		calls, starts := 0, 0
+		for c.Now() < until {
+			granted, wait := l.Take(limit.Ask{Name: "mail", Rate: 500, Burst: 1, Want: 512, Wait: 4096})
+			calls, starts = calls+1, starts+granted
+			time.Sleep(wait.Again.Sub(c.Now()))
+		}
+		if calls > 55 || starts < 490 || starts > 501 {
+			t.Errorf("%d starts in %d calls, want 500 in 50", starts, calls)
+		}
+	})
+}

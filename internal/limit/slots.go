@@ -99,6 +99,14 @@ func (s *Slots) Used() [task.PrioritiesMax]int {
 // Waits reports whether anybody waits for a slot.
 func (s *Slots) Waits() bool { return s.waits.Load() }
 
+// IsAwaited reports whether the end of a task of a priority is awaited: somebody waits for a slot, or would.
+func (s *Slots) IsAwaited(class uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, one := s.left(class)
+	return len(s.waiting) > 0 || min(all, one) == 0
+}
+
 // left returns how many slots are free of the lambda, and of one of its priorities. The caller holds mu.
 func (s *Slots) left(class uint8) (all, one int) {
 	all, one = math.MaxInt, math.MaxInt

@@ -179,3 +179,20 @@ func TestAFullPriorityLeavesTheRestToOthers(t *testing.T) {
 		t.Errorf("high has %d slots, low %d, want 2 and 3", high.has, low.has)
 	}
 }
+
+func TestAnEndIsAwaitedWhereASlotIsLacking(t *testing.T) {
+	s, w := limit.NewSlots(), &limit.SlotWaiter{Wake: func() {}}
+	s.Set(limit.Concurrency{All: 2}, nil)
+	wants := func(step string, want bool) {
+		t.Helper()
+		if got := s.IsAwaited(0); got != want {
+			t.Errorf("%s: awaited: %v, want %v", step, got, want)
+		}
+	}
+	s.Take(w, 1)
+	wants("a slot is left", false)
+	s.Take(w, 1)
+	wants("none is left", true)
+	s.Set(limit.Concurrency{}, nil)
+	wants("there is no limit", false)
+}

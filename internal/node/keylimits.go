@@ -42,11 +42,8 @@ func (r running) keyLimited(lambda uint32) *catalog.Entry {
 
 // isAwaited reports whether other tasks may wait until a task has ended.
 func (r running) isAwaited(t *task.Task) bool {
-	if r.Book.HasConcurrency(t.Partition.Lambda) {
-		return true
-	}
-	l := r.keyLimited(t.Partition.Lambda)
-	return l != nil && l.LimitKeyConcurrency > 0 && t.LimitKey != "" && (r.n.scheduler == nil || r.n.scheduler.IsKeyAwaited(t))
+	_, limited := r.Group(t.Partition)
+	return limited && (r.n.scheduler == nil || r.n.scheduler.IsAwaited(t))
 }
 
 // keyLimits implements scheduler.KeyLimits.
