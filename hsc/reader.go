@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
@@ -29,7 +30,7 @@ func (st *stream) read() {
 		if request.GetDrain() {
 			st.drain()
 		}
-		st.freeSlots(request.GetResults())
+		st.freeSlots(request.GetResults(), task.Micros(request.GetLongest()))
 		select {
 		case st.requests <- request:
 		case <-st.ctx.Done():
@@ -38,7 +39,8 @@ func (st *stream) read() {
 	}
 }
 
-func (st *stream) freeSlots(results []*kinesinv1.Result) {
+// freeSlots frees the slots of attempts whose handlers ran for the longest time at most, if the worker says it; 0: it does not.
+func (st *stream) freeSlots(results []*kinesinv1.Result, longest time.Duration) {
 	if len(results) == 0 {
 		return
 	}
@@ -49,7 +51,7 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 		id, _ := idOf(r.GetTask())
 		if a := st.sess.find(attempt{id, r.GetAttempt()}); a != nil {
 			if a.group != nil {
-				a.group.durations.add(task.Instant(r.GetStarted()), now)
+				a.group.durations.add(task.Instant(r.GetStarted()), now, longest)
 			}
 			a.received()
 		}

@@ -1,6 +1,8 @@
 package hsc
 
 import (
+	"time"
+
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -45,11 +47,15 @@ func (s *session) returnSlots(g *slotGroup, n int) {
 	wake(g.changed)
 }
 
-// add counts how long an attempt took whose result came now; started is zero if it never started.
-func (d *durations) add(started, now task.Instant) {
+// add counts how long an attempt took whose result came now, or longest if that is less: on a machine that is busy, most of
+// the time is the way here. started is zero if the attempt never started, longest if it is not known.
+func (d *durations) add(started, now task.Instant, longest time.Duration) {
 	took := neverStarted
 	if !started.IsZero() {
 		took = min(max(now.Sub(started), 0), neverStarted)
+		if longest > 0 {
+			took = min(took, longest)
+		}
 	}
 	if !d.known {
 		d.mean, d.known = took, true

@@ -14,24 +14,28 @@ func TestPaceGivesExtraTasksOnlyWhileAttemptsAreShort(t *testing.T) {
 	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d before anything is known, want 0", got)
 	}
-	p.add(now.Add(-time.Millisecond), now)
+	p.add(now.Add(-time.Millisecond), now, 0)
 	if got := p.prefetch(10); got != 10*prefetchPerSlot {
 		t.Errorf("extra %d after a short attempt, want %d", got, 10*prefetchPerSlot)
 	}
 	if got := p.prefetch(10_000); got != prefetchMax {
 		t.Errorf("extra %d for many slots, want %d", got, prefetchMax)
 	}
-	p.add(0, now)
+	p.add(0, now, 0)
 	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d after one came back unstarted, want 0", got)
 	}
 	for range 40 {
-		p.add(now.Add(-time.Millisecond), now)
+		p.add(now.Add(-time.Millisecond), now, 0)
 	}
 	if got := p.prefetch(10); got == 0 {
 		t.Error("no extra after many short attempts")
 	}
-	p.add(now.Add(-time.Hour), now)
+	p.add(now.Add(-time.Hour), now, time.Millisecond)
+	if got := p.prefetch(10); got == 0 {
+		t.Error("no extra after a result that was on its way for long")
+	}
+	p.add(now.Add(-time.Hour), now, 0)
 	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d after a long attempt, want 0", got)
 	}
@@ -41,7 +45,7 @@ func TestPaceGivesExtraTasksOnlyWhileAttemptsAreShort(t *testing.T) {
 func TestAProcessMayNameAllThatItGets(t *testing.T) {
 	const groups = 20 // of 500 slots: beyond all of them, prefetchMax each
 	short := slotGroup{slots: SlotsMax / groups}
-	short.durations.add(1, 2)
+	short.durations.add(1, 2, 0)
 	if most := groups * short.room(); most > HeldMax {
 		t.Errorf("%d tasks held, of which a heartbeat names at most %d", most, HeldMax)
 	}

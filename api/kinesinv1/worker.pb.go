@@ -719,11 +719,14 @@ func (x *Started) GetStarted() int64 {
 }
 
 type WorkRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hello         *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`     // the first message alone has it
-	Results       []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"` // of attempts that have ended
-	Started       []*Started             `protobuf:"bytes,3,rep,name=started,proto3" json:"started,omitempty"` // attempts that run longer than a moment
-	Drain         bool                   `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`    // send no more tasks
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Hello   *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`     // the first message alone has it
+	Results []*Result              `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"` // of attempts that have ended
+	Started []*Started             `protobuf:"bytes,3,rep,name=started,proto3" json:"started,omitempty"` // attempts that run longer than a moment
+	Drain   bool                   `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`    // send no more tasks
+	// How long the handler of one of the results ran, the longest of them, by which the server decides whether to send more
+	// tasks than there are slots. What it sees itself includes how long the result was on its way. 0: not known.
+	Longest       int64 `protobuf:"varint,5,opt,name=longest,proto3" json:"longest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,6 +787,13 @@ func (x *WorkRequest) GetDrain() bool {
 		return x.Drain
 	}
 	return false
+}
+
+func (x *WorkRequest) GetLongest() int64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
 }
 
 type ResultAck struct {
@@ -1301,12 +1311,13 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aStarted\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\fB\b\xc0\xf3\x18\a\xd8\xf3\x18\x01R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1e\n" +
-	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\"\xb9\x01\n" +
+	"\astarted\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\"\xd9\x01\n" +
 	"\vWorkRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x124\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultB\x06\xf0\xf3\x18\x80\xe2\tR\aresults\x125\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedB\x06\xf0\xf3\x18\x80\xe2\tR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"n\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x1e\n" +
+	"\alongest\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x02R\alongest\"n\n" +
 	"\tResultAck\x12\x18\n" +
 	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +

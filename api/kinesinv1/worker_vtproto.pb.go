@@ -704,6 +704,11 @@ func (m *WorkRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Longest != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Longest))
+		i--
+		dAtA[i] = 0x28
+	}
 	if m.Drain {
 		i--
 		if m.Drain {
@@ -1497,6 +1502,9 @@ func (m *WorkRequest) SizeVT() (n int) {
 	}
 	if m.Drain {
 		n += 2
+	}
+	if m.Longest != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Longest))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -3528,6 +3536,25 @@ func (m *WorkRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Drain = bool(v != 0)
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Longest", wireType)
+			}
+			m.Longest = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Longest |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -165,6 +165,22 @@ func TestResultsLingerForOthers(t *testing.T) {
 	}, func(c *controller.Config) { c.Groups[0].Slots, c.Linger = 40, 2*time.Millisecond })
 }
 
+func TestResultsSayHowLongTheirHandlersRan(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.push(claimed(1))
+		run := r.started()
+		r.pass(3 * time.Millisecond)
+		r.ends(run, task.OutcomeSuccess)
+		s := r.stream()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := task.Micros(s.sent[len(s.sent)-1].Longest); got != 3*time.Millisecond {
+			t.Errorf("%v, want 3ms", got)
+		}
+	})
+}
+
 func TestMoreTasksThanSlotsWait(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -69,6 +69,9 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	for _, a := range results {
 		a.sent = true
 		request.Results = append(request.Results, a.result)
+		if !a.startedAt.IsZero() {
+			request.Longest = max(request.Longest, (a.endedAt - a.start).Microseconds(), 1)
+		}
 	}
 	started := o.started[:min(len(o.started), reportsPerSend)]
 	for _, a := range started {

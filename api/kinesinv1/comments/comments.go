@@ -794,6 +794,7 @@ var Of = map[string]string{
 	"kinesin.v1.WaitsFor.until":                     "when it ends by itself; 0: not known",
 	"kinesin.v1.WorkRequest.drain":                  "send no more tasks",
 	"kinesin.v1.WorkRequest.hello":                  "the first message alone has it",
+	"kinesin.v1.WorkRequest.longest":                "How long the handler of one of the results ran, the longest of them, by which the server decides whether to send more tasks than there are slots. What it sees itself includes how long the result was on its way. 0: not known.",
 	"kinesin.v1.WorkRequest.results":                "of attempts that have ended",
 	"kinesin.v1.WorkRequest.started":                "attempts that run longer than a moment",
 	"kinesin.v1.WorkResponse.acks":                  "of results that the worker sent",
