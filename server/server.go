@@ -177,6 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.config.Log.InfoContext(ctx, "serving", slog.String("version", s.config.Version), slog.String("url", s.URL()), slog.Any("roles", s.config.Roles),
 		slog.String("store", s.config.Store), slog.String("queue", s.config.Queue), slog.Bool("authenticated", s.config.isAuthenticated()),
 		slog.Bool("tls", s.config.TLSCertFile != ""), slog.Bool("traces", len(s.exports) > 0))
+	defer s.tellManager(ctx)()
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
 	defer stopRunning()

@@ -111,9 +111,9 @@ func (c *crew) join() *process {
 func (c *crew) ready(p *process) time.Duration {
 	c.Helper()
 	began := time.Now()
-	for p.node.notReady() != "" {
+	for p.node.NotReady() != "" {
 		if time.Since(began) > 20*time.Second {
-			c.Fatal(p.node.notReady())
+			c.Fatal(p.node.NotReady())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -273,20 +273,20 @@ func TestAChangeDuringAnOutage(t *testing.T) {
 
 func TestTheReadinessOfAProcess(t *testing.T) {
 	inCrew(t, 20*time.Second, 0, func(c *crew) {
-		if why := c.nodes[0].node.notReady(); why != "" {
+		if why := c.nodes[0].node.NotReady(); why != "" {
 			t.Error(why)
 		}
 		p := c.join()
-		if why := p.node.notReady(); !strings.HasPrefix(why, "not ready: ") {
+		if why := p.node.NotReady(); !strings.HasPrefix(why, "not ready: ") {
 			t.Errorf("at once %q", why)
 		}
 		c.ready(p)
-		if why := p.node.notLive(); why != "" {
+		if why := p.node.NotLive(); why != "" {
 			t.Error(why)
 		}
 		go p.stop()
 		time.Sleep(time.Millisecond)
-		if why := p.node.notReady(); !strings.Contains(why, "stopping") {
+		if why := p.node.NotReady(); !strings.Contains(why, "stopping") {
 			t.Errorf("while it ends %q", why)
 		}
 		time.Sleep(fleet.FarewellMax)

@@ -15,8 +15,8 @@ const (
 	unreadMax = 5 * time.Second
 )
 
-// notReady returns why new work should go elsewhere; empty if it should not.
-func (n *Node) notReady() string {
+// NotReady returns why new work should go elsewhere; empty if it should not.
+func (n *Node) NotReady() string {
 	switch {
 	case n.draining.Load():
 		return "not ready: stopping"
@@ -76,9 +76,9 @@ func (n *Node) unread() int {
 	return n.scheduler.Unread(unreadMax)
 }
 
-// notLive names a loop of this process that makes no progress, so that it has to be restarted; empty if there
+// NotLive names a loop of this process that makes no progress, so that it has to be restarted; empty if there
 // is none.
-func (n *Node) notLive() string {
+func (n *Node) NotLive() string {
 	if n.draining.Load() || !n.running.Load() {
 		return ""
 	}

@@ -57,8 +57,8 @@ func (n *Node) Handler() http.Handler {
 	mux.Handle("GET /debug/pprof/trace", n.needing(access.Debug, http.HandlerFunc(pprof.Trace)))
 	n.debugRoutes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /livez", probe(func() string { return "ok" }, n.notLive))
-	mux.HandleFunc("GET /readyz", probe(n.ready, n.notReady))
+	mux.HandleFunc("GET /livez", probe(func() string { return "ok" }, n.NotLive))
+	mux.HandleFunc("GET /readyz", probe(n.ready, n.NotReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.ObjectiveService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+

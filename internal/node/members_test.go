@@ -76,8 +76,8 @@ func TestMembersWithOtherNamesThanTheirProcesses(t *testing.T) {
 		}
 		for _, p := range []*sender{first, second, third} {
 			share := p.scheduler.Assignment()
-			if !slices.Equal(share.Members, []string{"a", "b", "c"}) || share.Warm == 0 || p.notReady() != "" {
-				t.Errorf("%+v, %s", share, p.notReady())
+			if !slices.Equal(share.Members, []string{"a", "b", "c"}) || share.Warm == 0 || p.NotReady() != "" {
+				t.Errorf("%+v, %s", share, p.NotReady())
 			}
 			if here, _ := p.members.presence(first.members.process()); !here {
 				t.Error("a process is not known by its own name")

@@ -43,7 +43,7 @@ func (n *Node) Fleet(ctx context.Context) (f overview.Fleet, err error) {
 			w.Here, w.Slots, w.Used = here, of.Slots, of.Used
 		}
 	}
-	f.NotReady = n.notReady()
+	f.NotReady = n.NotReady()
 	health, _ := n.store.Health()
 	f.Store = overview.Store{Full: n.store.Full(), Damaged: health.Damaged, Metered: n.store.EndedExpire()}
 	n.addServers(&f)

@@ -27,7 +27,7 @@ func (n *Node) watchOwners(ctx context.Context) error {
 	for {
 		share, now := n.scheduler.Assignment(), clock.Mono(n.clock)
 		unowned := s.unowned(&share, n.members.follows(&share), now)
-		if n.notReady() != "" {
+		if n.NotReady() != "" {
 			unowned = 0 // the others do not count this process, and so have other views
 		}
 		n.metrics.unowned.Set(float64(unowned))

@@ -38,17 +38,17 @@ func TestPartitionsThatCannotBeReadAreNotReady(t *testing.T) {
 		r.lambda(admin.Lambda{Name: "mail"})
 		n := r.nodes[0].node
 		time.Sleep(time.Minute)
-		if why := n.notReady(); why != "" {
+		if why := n.NotReady(); why != "" {
 			t.Fatalf("not ready: %s", why)
 		}
 		u.failing.Store(true)
 		time.Sleep(15 * time.Second) // a read-ahead comes every 5 s
-		if why := n.notReady(); !strings.Contains(why, "3 partitions cannot be read") {
+		if why := n.NotReady(); !strings.Contains(why, "3 partitions cannot be read") {
 			t.Errorf("says %q while partitions cannot be read", why)
 		}
 		u.failing.Store(false)
 		time.Sleep(30 * time.Second)
-		if why := n.notReady(); why != "" {
+		if why := n.NotReady(); why != "" {
 			t.Errorf("after they can be read again: %s", why)
 		}
 	})
@@ -75,23 +75,23 @@ func TestALoopThatIsStuckIsNamed(t *testing.T) {
 		r.lambda(admin.Lambda{Name: "mail"})
 		n := r.nodes[0].node
 		time.Sleep(time.Hour)
-		if why := n.notLive() + n.notReady(); why != "" {
+		if why := n.NotLive() + n.NotReady(); why != "" {
 			t.Errorf("after an hour without work: %s", why)
 		}
 		until := make(chan struct{})
 		h.until.Store(&until)
 		time.Sleep(stalledMax)
-		if why := n.notLive(); why != "" {
+		if why := n.NotLive(); why != "" {
 			t.Errorf("too soon: %s", why)
 		}
 		time.Sleep(20 * time.Second)
-		if why := n.notLive(); !strings.Contains(why, "stuck: scheduler") {
+		if why := n.NotLive(); !strings.Contains(why, "stuck: scheduler") {
 			t.Errorf("says %q while the scheduler hangs", why)
 		}
 		h.until.Store(nil)
 		close(until)
 		time.Sleep(time.Second)
-		if why := n.notLive(); why != "" {
+		if why := n.NotLive(); why != "" {
 			t.Errorf("after it went on: %s", why)
 		}
 	})
@@ -213,7 +213,7 @@ func TestWhyANodeIsNotReady(t *testing.T) {
 		{func() { n.draining.Store(true) }, "stopping"},
 	} {
 		c.change()
-		if got := n.notReady(); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := n.NotReady(); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -50,7 +50,8 @@ AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPO
 tables and queues.
 
 SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A second
-signal ends it at once; nothing that was acknowledged is lost.
+signal ends it at once; nothing that was acknowledged is lost. A service manager that sets NOTIFY_SOCKET, as systemd does, hears when
+the server is ready, that it lives (for a watchdog) and that it stops.
 
 Without tokens it listens on loopback only. With --auth-token-file, a file with a token in each line, or --policy, a file of identities
 and what each may do, every call and the metrics need a token, and --listen may be any address. --tls-cert-file and --tls-key-file
