@@ -1,5 +1,6 @@
 # The image of kinesin: one static program, the certificates of public authorities and the licences, nothing
-# else, not run by root. The program comes out the same for the same commit and version, and is that of
+# else, not run by root. By default it serves, in a volume, and asks each call for a token of a file that has to be mounted:
+# docs/install.md. `make dist` makes the same image without a daemon; a test compares the two. The program comes out the same for the same commit and version, and is that of
 # `make build`; `make check/reproducible` shows it:
 #   docker build --build-arg VERSION="$(git describe --tags --always)" --tag kinesin .
 # and the image too, if times are the commit's:
@@ -28,9 +29,12 @@ LABEL org.opencontainers.image.title="kinesin" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/LICENSE /src/THIRD_PARTY_LICENSES /licenses/
+# A folder of Debian that is empty: a new volume gets the owner of what it is mounted on.
+COPY --from=build --chown=65532:65532 /srv /var/lib/kinesin
 COPY --from=build /kinesin /kinesin
 # A number: Kubernetes refuses names under runAsNonRoot, and there is no /etc/passwd.
 USER 65532:65532
 EXPOSE 7070
+VOLUME /var/lib/kinesin
 ENTRYPOINT ["/kinesin"]
-CMD ["--help"]
+CMD ["serve", "--data", "/var/lib/kinesin", "--listen", ":7070", "--auth-token-file", "/run/secrets/kinesin-tokens"]

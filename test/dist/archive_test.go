@@ -44,7 +44,7 @@ func TestArchive(t *testing.T) {
 			j.start(j.command("/bin/sh", "-c", "exec "+line))
 			eventually(t, "the server answers", func() bool { return j.command(program, "stats").Run() == nil })
 		case strings.HasPrefix(line, "kinesin worker"):
-			worked = j.start(j.command("/bin/sh", "-c", "exec "+line))
+			worked, _ = j.start(j.command("/bin/sh", "-c", "exec "+line))
 		default:
 			out := j.run("/bin/sh", "-c", line)
 			if id == "" && strings.HasPrefix(line, "kinesin schedule") {

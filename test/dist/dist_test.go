@@ -99,6 +99,7 @@ func TestVersions(t *testing.T) {
 	want := version(t)
 	for file, pattern := range map[string]string{
 		"deploy/chart/kinesin/Chart.yaml": `(?m)^(?:version|appVersion): "?([^"\s]+)`,
+		"deploy/compose.yaml":             `image: ghcr.io/kinesin-io/kinesin:(\S+)`,
 		"docs/install.md":                 `(?:kinesin_|kinesin-|kinesin:)(\d+\.\d+\.\d+)`,
 		"docs/kubernetes.md":              `(?:kinesin:|Kinesin |tag: ")(\d+\.\d+\.\d+)`,
 		"docs/terraform.md":               `\?ref=v(\d+\.\d+\.\d+)`,
@@ -167,21 +168,22 @@ func (j *jail) run(name string, args ...string) string {
 	return string(out)
 }
 
-// start starts a command, which the end of the test ends by SIGTERM, and returns what it says.
-func (j *jail) start(cmd *exec.Cmd) *runtest.Text {
+// start starts a command, and returns what it says. stop, or the end of the test, ends it by SIGTERM.
+func (j *jail) start(cmd *exec.Cmd) (said *runtest.Text, stop func()) {
 	j.t.Helper()
-	said := &runtest.Text{}
+	said = &runtest.Text{}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		j.t.Fatal(err)
 	}
-	j.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
 			j.t.Errorf("%s ended with %v:\n%s", cmd, err, said)
 		}
 	})
-	return said
+	j.t.Cleanup(stop)
+	return said, stop
 }
 
 // onFreePort lets servers and clients inside meet at a port that no other process has.

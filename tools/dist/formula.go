@@ -11,6 +11,15 @@ import (
 //go:embed formula.rb
 var formulaText string
 
+// compose copies the compose file, so that a release has all that its image needs to start.
+func (r *release) compose() error {
+	text, err := r.read("deploy/compose.yaml")
+	if err != nil {
+		return err
+	}
+	return r.write("compose.yaml", text)
+}
+
 // formula writes the formula, with the archives that there are.
 func (r *release) formula() error {
 	var urls strings.Builder

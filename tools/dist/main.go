@@ -115,7 +115,7 @@ type release struct {
 
 // make makes all files, and then their checksums.
 func (r *release) make() error {
-	for _, step := range []func() error{r.compile, r.archives, r.formula} {
+	for _, step := range []func() error{r.compile, r.archives, r.packages, r.image, r.compose, r.formula} {
 		if err := step(); err != nil {
 			return err
 		}
