@@ -17,6 +17,12 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 BUILD = -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 PROGRAMS := ./cmd/kinesin ./cmd/kinesin-bench
 
+# Counts the packages that the go command names as it compiles them, and passes on what else it says.
+COUNTED = { n=0; while IFS= read -r line; do case $$line in \
+	'\#'* | *[:\ ]*) echo "$$line" ;; \
+	*) (( ++n % 100 )) || echo "make $@: $$n packages are compiled" ;; \
+	esac; done; } >&2
+
 # Tools are built once per version, outside the checkout, for all checkouts.
 KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
 GOLANGCI_LINT := $(KINESIN_TOOLS_DIR)/golangci-lint@v2.15.0/golangci-lint
@@ -96,11 +102,8 @@ aws-local: ## DynamoDB Local and ElasticMQ for trying out kinesin on AWS, until 
 
 .PHONY: build
 build: ## build bin/kinesin, and bin/kinesin-bench, which measures it
-	@CGO_ENABLED=0 go build -v $(BUILD) -o bin/ $(PROGRAMS) 2>&1 | { n=0; while IFS= read -r line; do case $$line in \
-		'#'* | *[:\ ]*) echo "$$line" ;; \
-		*) (( n++ )) || echo 'make build: compiles (the first time some 950 packages, which takes minutes on two cores)'; \
-			(( n % 100 )) || echo "make build: $$n packages are compiled" ;; \
-	esac; done; } >&2
+	@echo 'make build: builds bin/kinesin and bin/kinesin-bench (the first time some 950 packages: two to six minutes on two cores)'
+	@CGO_ENABLED=0 go build -v $(BUILD) -o bin/ $(PROGRAMS) 2>&1 | $(COUNTED)
 	@echo 'make build: bin/kinesin bin/kinesin-bench'
 
 .PHONY: install
@@ -112,7 +115,7 @@ install: ## install both to where go install puts programs
 .PHONY: test
 test: ## the tests that a change must pass, some seven minutes; `make ci` runs all
 	@echo 'make test: compiles everything first (minutes where nothing is cached), then runs the packages, then real processes.'
-	@go list -test -export $$($(UNIT)) $(E2E) $(FAULTS) >/dev/null # tests with deadlines fail beside minutes of compiling
+	@go list -v -test -export $$($(UNIT)) $(E2E) $(FAULTS) 2>&1 >/dev/null | $(COUNTED) # tests with deadlines fail beside minutes of compiling
 	@echo 'make test: runs the packages, those that take longest first.'
 	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -vet=off -p 3 $(QUICK_LINK) -shuffle=on $(FIRST) $$($(UNIT)) # make lint vets
 	@echo 'make test: runs real processes, which are stopped, killed and cut off.'
