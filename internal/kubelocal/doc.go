@@ -1,5 +1,5 @@
 // Package kubelocal runs a Kubernetes control plane for tests: etcd, an API server with RBAC, and the
-// controllers of Deployments, ReplicaSets, HorizontalPodAutoscalers, ServiceAccounts and garbage. It owns
+// controllers of Deployments, StatefulSets, HorizontalPodAutoscalers, ServiceAccounts and garbage. It owns
 // their processes, ports, keys and data, and has tools/kube/install build them, which takes minutes the
 // first time on a machine. It judges nothing, runs no pod (package test/kubelet does), no production binary
 // links it (arch_test.go holds it to that), and it runs on Linux only.

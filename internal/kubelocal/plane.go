@@ -19,10 +19,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/loopback"
 )
 
-// controllers are what a scheduler's Deployment needs.
+// controllers are what the pods of the chart need.
 var controllers = []string{
 	"deployment-controller", "replicaset-controller", "horizontal-pod-autoscaler-controller", "garbage-collector-controller",
-	"serviceaccount-controller", "namespace-controller", "disruption-controller",
+	"serviceaccount-controller", "namespace-controller", "disruption-controller", "statefulset-controller", "persistentvolumeclaim-protection-controller",
 }
 
 // Options of a control plane. The zero value fits tests.

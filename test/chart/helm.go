@@ -53,8 +53,8 @@ func Render(tb testing.TB, release, namespace string, options ...string) string 
 	return out
 }
 
-// Values is the option that names a file of values below the chart's folder ci: "minimal", "split", "hpa",
-// "keda" or "everything".
+// Values is the option that names a file of values below the chart's folder ci: "default", "embedded",
+// "minimal", "split", "hpa", "keda" or "everything".
 func Values(name string) string {
 	return "--values=" + filepath.Join(Dir, "ci", name+"-values.yaml")
 }

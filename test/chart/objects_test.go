@@ -19,7 +19,7 @@ import (
 )
 
 // foreign are the kinds whose types are not Kubernetes' own. Only their fields are looked at.
-var foreign = []string{"ScaledObject", "ServiceMonitor"}
+var foreign = []string{"HTTPRoute", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
 
 // objects decodes strictly: a field that its type does not have, or that is there twice, fails the test.
 func objects(t *testing.T, text string) []runtime.Object {
@@ -73,13 +73,26 @@ func one[T runtime.Object](t *testing.T, all []runtime.Object) T {
 	return some[0]
 }
 
-// named is the Deployment of a group of pods.
+// workloads are what runs servers: Deployments and, in their form, StatefulSets but that of the standby.
+func workloads(all []runtime.Object) []*appsv1.Deployment {
+	some := of[*appsv1.Deployment](all)
+	for _, s := range of[*appsv1.StatefulSet](all) {
+		if s.Labels["app.kubernetes.io/component"] != "standby" {
+			some = append(some, &appsv1.Deployment{
+				TypeMeta: s.TypeMeta, ObjectMeta: s.ObjectMeta, Spec: appsv1.DeploymentSpec{Replicas: s.Spec.Replicas, Selector: s.Spec.Selector, Template: s.Spec.Template},
+			})
+		}
+	}
+	return some
+}
+
+// named is the workload of a group of pods.
 func named(t *testing.T, all []runtime.Object, name string) *appsv1.Deployment {
 	t.Helper()
-	deployments := of[*appsv1.Deployment](all)
+	deployments := workloads(all)
 	i := slices.IndexFunc(deployments, func(d *appsv1.Deployment) bool { return d.Name == name })
 	if i < 0 {
-		t.Fatalf("no Deployment %s", name)
+		t.Fatalf("no Deployment or StatefulSet %s", name)
 	}
 	return deployments[i]
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // settings are the files of values in the chart's folder ci.
-var settings = []string{"minimal", "split", "hpa", "keda", "everything"}
+var settings = []string{"default", "embedded", "minimal", "split", "hpa", "keda", "everything"}
 
 const namespace = "jobs"
 
@@ -32,12 +32,15 @@ func TestPolicy(t *testing.T) {
 			all := objects(t, Render(t, "k", namespace, Values(s)))
 			checkHeads(t, all)
 			checkRoles(t, all)
-			deployments := of[*appsv1.Deployment](all)
+			deployments := workloads(all)
 			if len(deployments) == 0 {
-				t.Fatal("no Deployment")
+				t.Fatal("no Deployment and no StatefulSet")
 			}
 			for _, d := range deployments {
 				checkPod(t, &d.Spec.Template.Spec)
+				if server := &d.Spec.Template.Spec.Containers[0]; s != "everything" && len(d.Spec.Template.Spec.Containers) != 1 {
+					t.Errorf("%d containers beside %s", len(d.Spec.Template.Spec.Containers)-1, server.Name)
+				}
 				checkProbes(t, d)
 				checkEnv(t, d)
 				checkToken(t, all, d)
@@ -52,7 +55,8 @@ func TestPolicy(t *testing.T) {
 func checkHeads(t *testing.T, all []runtime.Object) {
 	t.Helper()
 	kinds := slices.Concat(foreign, []string{
-		"Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount",
+		"Deployment", "HorizontalPodAutoscaler", "Ingress", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount",
+		"StatefulSet",
 	})
 	for _, o := range all {
 		if kind := o.GetObjectKind().GroupVersionKind().Kind; !slices.Contains(kinds, kind) {
@@ -103,15 +107,15 @@ func checkPod(t *testing.T, pod *corev1.PodSpec) {
 	} else if c.RunAsUser != nil && *c.RunAsUser == 0 {
 		t.Error("runs as root")
 	}
-	if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {
-		t.Error("a pod that shares with its host, or with more than one container")
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.InitContainers) > 0 {
+		t.Error("a pod that shares with its host, or begins with another container")
 	}
 	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
 		t.Error("a Service named kinesin would set variables of its pods")
 	}
 	for _, v := range pod.Volumes {
-		if v.Secret == nil || *v.Secret.DefaultMode != 0o440 {
-			t.Errorf("volume %s: want only Secrets, readable by user and group", v.Name)
+		if v.Secret != nil && *v.Secret.DefaultMode != 0o440 || v.HostPath != nil {
+			t.Errorf("volume %s: want Secrets readable by user and group, and nothing of the node", v.Name)
 		}
 	}
 	container := pod.Containers[0]
@@ -122,7 +126,7 @@ func checkPod(t *testing.T, pod *corev1.PodSpec) {
 		t.Errorf("security context of the container: %v", c)
 	}
 	for _, m := range container.VolumeMounts {
-		if !m.ReadOnly || m.SubPath != "" {
+		if strings.HasPrefix(m.MountPath, "/etc/") && !m.ReadOnly || m.SubPath != "" {
 			t.Errorf("mount %s: want it read-only, and whole so that it is kept up to date", m.Name)
 		}
 	}
@@ -165,10 +169,12 @@ func checkEnv(t *testing.T, d *appsv1.Deployment) {
 			t.Errorf("%s: %s is in plain text", d.Name, e.Name)
 		}
 	}
-	for name, want := range map[string]string{
-		"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "KINESIN_LISTEN": ":7070",
-		"KINESIN_STORE": "dynamodb", "KINESIN_QUEUE": "sqs", "KINESIN_AWS_PREFIX": "prod",
-	} {
+	want := map[string]string{"KINESIN_STORE": "dynamodb", "KINESIN_QUEUE": "sqs", "KINESIN_AWS_PREFIX": "prod", "KINESIN_DATA": ""}
+	if d.Kind == "StatefulSet" {
+		want = map[string]string{"KINESIN_STORE": "pebble", "KINESIN_QUEUE": "memory", "KINESIN_AWS_PREFIX": "", "KINESIN_DATA": "/var/lib/kinesin/data"}
+	}
+	want["POD_NAME"], want["POD_NAMESPACE"], want["KINESIN_LISTEN"] = "metadata.name", "metadata.namespace", ":7070"
+	for name, want := range want {
 		if got := env(d, name); got != want {
 			t.Errorf("%s: %s is %q, want %q", d.Name, name, got, want)
 		}
@@ -204,7 +210,7 @@ func checkToken(t *testing.T, all []runtime.Object, d *appsv1.Deployment) {
 // takes.
 func checkUpdate(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
-	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxUnavailable.IntValue() != 0 || u.MaxUnavailable.StrVal != "" {
+	if u := d.Spec.Strategy.RollingUpdate; d.Kind == "Deployment" && (u == nil || u.MaxUnavailable.IntValue() != 0 || u.MaxUnavailable.StrVal != "") {
 		t.Errorf("%s: update %v", d.Name, u)
 	}
 	const farewell = 6
@@ -237,7 +243,7 @@ func checkSelectors(t *testing.T, all []runtime.Object, d *appsv1.Deployment) {
 		chooses("Deployment "+other.Name, other.Spec.Selector, other.Name == d.Name)
 	}
 	for _, b := range of[*policyv1.PodDisruptionBudget](all) {
-		chooses("PodDisruptionBudget "+b.Name, b.Spec.Selector, b.Name == d.Name)
+		chooses("PodDisruptionBudget "+b.Name, b.Spec.Selector, b.Name == d.Name || d.Kind == "StatefulSet")
 	}
 	for _, n := range of[*networkingv1.NetworkPolicy](all) {
 		chooses("NetworkPolicy", &n.Spec.PodSelector, true)

@@ -1,18 +1,25 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestRefused has values that cannot be meant, and what is said of each: where it is, and what is allowed.
+// TestRefused has values that cannot be meant, of a fleet and of one server, and what is said of each: where it is,
+// and what is allowed.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	type refused struct {
 		name string
 		set  []string
 		want []string
-	}{
+	}
+	fleet := []refused{
+		{"store", []string{"store=pebble"}, []string{"at '/store': value must be one of 'embedded', 'dynamodb'"}},
+		{"argument that is no flag", []string{"extraArgs={serve}"}, []string{"at '/extraArgs/0': 'serve' does not match pattern"}},
+		{"host with a scheme", []string{"ingress.hosts={https://a.b}"}, []string{"at '/ingress/hosts/0': 'https://a.b' does not match pattern"}},
+		{"share above all", []string{"otlp.traceSample=2"}, []string{"at '/otlp/traceSample': maximum: got 2, want 1"}},
 		{"unknown key", []string{"replicas=3"}, []string{"at '': additional properties 'replicas' not allowed"}},
 		{"unknown key below", []string{"scheduler.replica=3"}, []string{"at '/scheduler': additional properties 'replica' not allowed"}},
 		{"layout", []string{"layout=all"}, []string{"at '/layout': value must be one of 'together', 'split'"}},
@@ -46,12 +53,25 @@ func TestRefused(t *testing.T) {
 
 		{
 			"nothing set",
-			[]string{"image.repository=", "aws.prefix=", "auth.secretName=", "tls.secretName="},
-			[]string{
-				"image.repository is missing: ", "aws.prefix is missing: ", "auth.secretName is missing: ", "kubectl create secret generic kinesin-auth --namespace jobs",
-				"tls.secretName is missing: ", "kubectl create secret tls kinesin-tls --namespace jobs", "in plain text with tls.enabled=false",
-			},
+			[]string{"image.repository=", "aws.prefix="},
+			[]string{`image.repository is "": write it as`, "aws.prefix is missing: "},
 		},
+		{
+			"volume of a fleet",
+			[]string{"backup.to=s3://a/b", "standby.enabled=true", "persistence.existingClaim=a"},
+			[]string{"backup.to is set, and store is dynamodb, which has no volume", "standby.enabled is set, ", "persistence.existingClaim is set, ", "or set store=embedded"},
+		},
+		{"key of no Secret", []string{"auth.secretName=", "auth.secretKey=token"}, []string{"auth.secretKey or auth.policyKey is set, and auth.secretName is not: name the Secret"}},
+		{"half a client", []string{"console.oidc.clientID=a"}, []string{"console.oidc.issuer and console.oidc.clientID belong together"}},
+		{"a secret of no client", []string{"console.oidc.secretName=a"}, []string{"console.oidc.issuer is missing: at whose page"}},
+		{
+			"issuer of no policy",
+			[]string{"auth.secretName=", "console.oidc.issuer=https://a", "console.oidc.clientID=b"},
+			[]string{"console.oidc.issuer has to be an issuer of a policy of yours", "auth.secretName"},
+		},
+		{"metrics for nobody", []string{"otlp.metrics=true"}, []string{"otlp.endpoint is missing: which collector", "http://collector.monitoring:4318"}},
+		{"route of no gateway", []string{"httpRoute.enabled=true"}, []string{"httpRoute.parentRefs is empty: name the gateways"}},
+		{"argument of the chart", []string{"extraArgs={--listen=:80}"}, []string{"extraArgs: --listen=:80 is set by the chart, as KINESIN_LISTEN"}},
 		{"nobody may call", []string{"auth.policyKey="}, []string{"auth.policyKey and auth.secretKey are empty, so nobody could call"}},
 		{"TLS on and off", []string{"tls.enabled=false"}, []string{"tls.secretName is set, and tls.enabled is false: leave one of them"}},
 		{"Prometheus without a token", []string{"serviceMonitor.enabled=true"}, []string{"serviceMonitor.tokenSecretKey is missing: ", "needs the grant metrics"}},
@@ -97,10 +117,40 @@ func TestRefused(t *testing.T) {
 				`scheduler.nodeSelector: "a-" is no name`, `serviceMonitor.labels: "aaa`,
 			},
 		},
-	} {
+	}
+	server := []refused{
+		{
+			"fleet of one server",
+			[]string{"aws.prefix=prod", "layout=split", "scheduler.replicas=2", "scheduler.autoscaling.kind=hpa"},
+			[]string{
+				"aws.prefix is set, and store is embedded, which is one server: leave it out, or set store=dynamodb for a fleet", "layout=split is set, ",
+				"scheduler.replicas is set, ", "scheduler.autoscaling.kind is set, ",
+			},
+		},
+		{"size", []string{"persistence.size=much"}, []string{"at '/persistence/size': 'much' does not match pattern"}},
+		{"volume of many", []string{"persistence.accessModes={ReadWriteMany}"}, []string{"at '/persistence/accessModes/0': value must be one of 'ReadWriteOnce', 'ReadWriteOncePod'"}},
+		{"place", []string{"backup.to=backup"}, []string{"at '/backup/to': 'backup' does not match pattern", "s3:"}},
+		{"duration of no unit", []string{"backup.to=s3://a/b", "backup.every=10x"}, []string{"at '/backup/every': '10x' does not match pattern"}},
+		{"place that is not mounted", []string{"backup.to=/var/lib/kinesin/backup"}, []string{"backup.to is /var/lib/kinesin/backup, below no mountPath of extraVolumeMounts", "s3://BUCKET/PREFIX"}},
+		{
+			"nowhere",
+			[]string{"backup.every=10s", "backup.keep=1h", "standby.enabled=true"},
+			[]string{"backup.every is set, and backup.to is not: name the place", "backup.keep is set, ", "standby.enabled is set, "},
+		},
+		{"nobody to promote", []string{"backup.to=s3://a/b", "standby.promote=true"}, []string{"standby.promote is set, and standby.enabled is false"}},
+		{
+			"one volume of two",
+			[]string{"backup.to=s3://a/b", "standby.enabled=true", "persistence.existingClaim=kinesin-standby"},
+			[]string{"server and standby would have the same claim kinesin-standby: name another in standby.existingClaim"},
+		},
+	}
+	for i, c := range slices.Concat(fleet, server) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"template", "kinesin", Dir, "--namespace", namespace, Values("minimal")}
+			if i >= len(fleet) {
+				args = args[:len(args)-1]
+			}
 			for _, s := range c.set {
 				args = append(args, "--set", s)
 			}

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,11 +29,14 @@ func TestChartTaken(t *testing.T) {
 		options     []string
 		deployments []string
 	}{
+		// Nothing of a claim can be changed but its size.
+		{"embedded", []string{"--set", "serviceMonitor.enabled=false,prometheusRule.enabled=false,standby.promote=true"}, nil},
+		{"default", []string{"--set", "persistence.existingClaim=kinesin-standby"}, nil},
 		{"minimal", nil, []string{"kinesin-scheduler"}},
 		{"split", nil, []string{"kinesin-hsc", "kinesin-inbound", "kinesin-scheduler"}},
 		{"hpa", nil, []string{"kinesin-hsc", "kinesin-inbound", "kinesin-scheduler"}},
 		// The Prometheus operator's kinds are not there, and one kind of autoscaler is enough.
-		{"everything", []string{"--set", "serviceMonitor.enabled=false"}, []string{"kinesin-scheduler"}},
+		{"everything", []string{"--set", "serviceMonitor.enabled=false,httpRoute.enabled=false"}, []string{"kinesin-scheduler"}},
 		{"minimal", nil, []string{"kinesin-scheduler"}},
 	} {
 		args := []string{"upgrade", "--install", release, chart, "--values", filepath.Join(chart, "ci", step.values+"-values.yaml")}
@@ -53,17 +57,69 @@ func TestChartTaken(t *testing.T) {
 			t.Errorf("%s: Deployments %v, want %v", step.values, names, step.deployments)
 		}
 	}
-	for range 4 {
+	for range 6 {
 		r.helm("rollback", release).Must(t)
 	}
 	r.helm("uninstall", release).Must(t)
+}
+
+// TestDefaultsTaken installs the chart with no values, and then with what a server of its own has at most. What was made
+// at the first installation stays: the token, the certificate and, when the release is gone, the volume. No pod runs.
+func TestDefaultsTaken(t *testing.T) {
+	t.Parallel()
+	plane := kubelocal.Start(t)
+	r := &rig{Site: harness.New(t, harness.Options{}), plane: plane, kube: plane.Client(), ns: plane.Namespace(t)}
+	chart, err := filepath.Abs("../../deploy/chart/kinesin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func() map[string]map[string][]byte {
+		t.Helper()
+		all := map[string]map[string][]byte{}
+		for _, name := range []string{"kinesin-auth", "kinesin-tls"} {
+			secret, err := r.kube.CoreV1().Secrets(r.ns).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = secret.Data
+		}
+		return all
+	}
+	r.helm("install", release, chart).Must(t)
+	first := made()
+	if len(first["kinesin-auth"]) != 3 || len(first["kinesin-tls"]) != 3 {
+		t.Errorf("Secrets %v", first)
+	}
+	backup := []string{"--set", "backup.to=s3://backups/prod,backup.every=1m,standby.enabled=true,aws.region=eu-west-1"}
+	r.helm(append([]string{"upgrade", release, chart}, backup...)...).Must(t)
+	if again := made(); !reflect.DeepEqual(again, first) {
+		t.Errorf("an upgrade made Secrets anew: %v, want %v", again, first)
+	}
+	r.helm("rollback", release).Must(t)
+	r.helm("uninstall", release).Must(t)
+	claims, err := r.kube.CoreV1().PersistentVolumeClaims(r.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range claims.Items {
+		names = append(names, claims.Items[i].Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"kinesin-data", "kinesin-standby"}) {
+		t.Errorf("claims %v are left", names)
+	}
+	r.helm("install", release, chart).Must(t) // and has the volume again
+	sets, err := r.kube.AppsV1().StatefulSets(r.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(sets.Items) != 1 || sets.Items[0].Name != release {
+		t.Errorf("StatefulSets %v, %v", sets, err)
+	}
 }
 
 // TestSplit runs each group of roles in pods of its own, with TLS: clients and workers reach those that are
 // for them.
 func TestSplit(t *testing.T) {
 	g := newGuide(t)
-	g.write("values.yaml", `image: {repository: registry.example/kinesin}
+	g.write("values.yaml", `store: dynamodb
 aws: {prefix: prod, region: eu-west-1}
 auth: {secretName: kinesin-auth, secretKey: token, policyKey: ""}
 tls: {secretName: kinesin-tls}

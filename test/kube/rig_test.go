@@ -164,6 +164,7 @@ func (r *rig) helm(args ...string) harness.Result {
 func (r *rig) install() {
 	r.T.Helper()
 	all := map[string]any{
+		"store":   "dynamodb",
 		"layout":  "split",
 		"image":   map[string]any{"repository": "local/kinesin", "tag": "test"},
 		"aws":     map[string]any{"prefix": r.AWS.Prefix, "region": "us-east-1"},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // mounts fills the container's volumes and says in which folder each mount path is.
@@ -20,6 +21,12 @@ func (p *Pod) mounts(ctx context.Context, c *corev1.Container) (map[string]strin
 			return nil, fmt.Errorf("no volume %s", m.Name)
 		}
 		dir := filepath.Join(p.dir, "volumes", m.Name)
+		if v.PersistentVolumeClaim != nil {
+			var err error
+			if dir, err = p.claim(ctx, v.PersistentVolumeClaim.ClaimName); err != nil {
+				return nil, fmt.Errorf("volume %s: %w", m.Name, err)
+			}
+		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -29,6 +36,23 @@ func (p *Pod) mounts(ctx context.Context, c *corev1.Container) (map[string]strin
 		all[m.MountPath] = filepath.Join(dir, m.SubPath)
 	}
 	return all, nil
+}
+
+// claim is the folder of a claim, which outlives its pods. It is bound at its first use, as one of a StorageClass that
+// waits for a consumer is.
+func (p *Pod) claim(ctx context.Context, name string) (string, error) {
+	claims := p.kubelet.client.CoreV1().PersistentVolumeClaims(p.object.Namespace)
+	claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if claim.Status.Phase != corev1.ClaimBound {
+		claim.Status.Phase = corev1.ClaimBound
+		if _, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(p.kubelet.dir, "claims", string(claim.UID)), nil
 }
 
 func (p *Pod) volume(name string) *corev1.Volume {
@@ -45,7 +69,7 @@ func (p *Pod) fill(ctx context.Context, dir string, v *corev1.Volume) error {
 	var data map[string]string
 	var err error
 	switch {
-	case v.EmptyDir != nil:
+	case v.EmptyDir != nil, v.PersistentVolumeClaim != nil:
 	case v.ConfigMap != nil:
 		data, err = p.configMap(ctx, v.ConfigMap.Name, v.ConfigMap.Optional)
 		data = renamed(data, v.ConfigMap.Items)

@@ -34,8 +34,8 @@ func TestHelmValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects := chart.Render(t, "kinesin", "kinesin", "--values", values,
-			"--set", "image.repository=registry.example/kinesin", "--set", "auth.secretName=kinesin-auth", "--set", "tls.secretName=kinesin-tls")
-		for _, want := range []string{`{name: KINESIN_AWS_PREFIX, value: "` + w.prefix + `"}`, `{name: AWS_REGION, value: "us-east-1"}`, c.annotation} {
+			"--set", "auth.secretName=kinesin-auth", "--set", "tls.secretName=kinesin-tls")
+		for _, want := range []string{"{name: KINESIN_STORE, value: dynamodb}", `{name: KINESIN_AWS_PREFIX, value: "` + w.prefix + `"}`, `{name: AWS_REGION, value: "us-east-1"}`, c.annotation} {
 			if !strings.Contains(objects, want) {
 				t.Errorf("%s: no %s in\n%s", c.name, want, objects)
 			}

@@ -27,7 +27,7 @@ output "region" {
 output "helm_values" {
   description = "Values of the chart `deploy/chart/kinesin` that say where tables and queues are: `terraform output -json helm_values > values.json`, then `helm install -f values.json`."
   value = merge(
-    { aws = { prefix = var.prefix, region = local.table_region } },
+    { store = "dynamodb", aws = { prefix = var.prefix, region = local.table_region } },
     { for arn in compact([var.service_account_role_arn]) : "serviceAccount" => { annotations = { "eks.amazonaws.com/role-arn" = arn } } },
   )
 }

@@ -52,6 +52,62 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{/* What runs the pods that fire, as kubectl names it. */}}
+{{- define "kinesin.workload" -}}
+{{- if eq .Values.store "embedded" -}}
+statefulset/{{ include "kinesin.fullname" . }}
+{{- else -}}
+deployment/{{ include "kinesin.fullname" . }}-scheduler
+{{- end -}}
+{{- end -}}
+
+{{/* The claims of the store embedded: the server's, and the standby's. */}}
+{{- define "kinesin.claim" -}}
+{{- default (printf "%s-data" (include "kinesin.fullname" .)) .Values.persistence.existingClaim -}}
+{{- end -}}
+
+{{- define "kinesin.standbyClaim" -}}
+{{- default (printf "%s-standby" (include "kinesin.fullname" .)) .Values.standby.existingClaim -}}
+{{- end -}}
+
+{{/* Secrets: those that the values name, or the chart's own. */}}
+{{- define "kinesin.authSecret" -}}
+{{- default (printf "%s-auth" (include "kinesin.fullname" .)) .Values.auth.secretName -}}
+{{- end -}}
+
+{{- define "kinesin.tlsSecret" -}}
+{{- default (printf "%s-tls" (include "kinesin.fullname" .)) .Values.tls.secretName -}}
+{{- end -}}
+
+{{/* The key of the token that Prometheus sends; empty where nothing says. */}}
+{{- define "kinesin.prometheusKey" -}}
+{{- $own := ternary "" "prometheus" (ne (print .Values.auth.secretName .Values.serviceMonitor.tokenSecretName) "") -}}
+{{- coalesce .Values.serviceMonitor.tokenSecretKey .Values.auth.secretKey $own | default "" -}}
+{{- end -}}
+
+{{/* Paths and the Services that they lead to, as JSON, the longest first. */}}
+{{- define "kinesin.routes" -}}
+{{- $name := include "kinesin.fullname" . -}}
+{{- $all := list -}}
+{{- if eq .Values.layout "split" -}}
+{{- range list "/kinesin.v1.WorkerService" "/v1/work" -}}
+{{- $all = append $all (dict "path" . "service" (printf "%s-workers" $name)) -}}
+{{- end -}}
+{{- end -}}
+{{- append $all (dict "path" "/" "service" $name) | toJson -}}
+{{- end -}}
+
+{{/* TCP ports that pods may reach, as JSON. */}}
+{{- define "kinesin.egressPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.egressPorts -}}{{- $ports = append $ports (int .) -}}{{- end -}}
+{{- range compact (concat (values .Values.aws.endpoints) (list .Values.otlp.endpoint .Values.console.oidc.issuer)) -}}
+{{- $port := regexFind ":[0-9]+$" (urlParse .).host | trimPrefix ":" -}}
+{{- $ports = append $ports (int (default (ternary "443" "80" (hasPrefix "https:" .)) $port)) -}}
+{{- end -}}
+{{- $ports | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
 {{/* Whether the chart says how many pods a group has. */}}
 {{- define "kinesin.hasReplicas" -}}
 {{- if and (hasKey . "replicas") (not (kindIs "invalid" .replicas)) -}}true{{- end -}}
@@ -59,18 +115,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* Whether pods of these roles talk to the API server. */}}
 {{- define "kinesin.watches" -}}
-{{- if and (eq .root.Values.membership "kubernetes") (has "scheduler" .roles) -}}true{{- end -}}
+{{- if and (eq .root.Values.store "dynamodb") (eq .root.Values.membership "kubernetes") (has "scheduler" .roles) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether callers send to pods of these roles. */}}
+{{/* Whether callers send to pods of these roles, and to others when one of them ends. */}}
 {{- define "kinesin.called" -}}
-{{- if or (has "inbound" .roles) (has "hsc" .roles) -}}true{{- end -}}
+{{- if and (eq .root.Values.store "dynamodb") (or (has "inbound" .roles) (has "hsc" .roles)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Seconds from the deletion of a pod until it is killed: what goes on as before, the hand-over of its
-     partitions (8 s at most), the calls in flight, and a margin. */}}
+     partitions (8 s at most), the calls in flight, a last recovery point, and a margin. */}}
 {{- define "kinesin.graceSeconds" -}}
-{{- $before := 0 -}}
+{{- $before := ternary 60 0 (ne .root.Values.backup.to "") -}}
 {{- if include "kinesin.called" . -}}{{- $before = int .root.Values.preStopSeconds -}}{{- end -}}
 {{- add $before 8 (int .root.Values.drainSeconds) 5 -}}
 {{- end -}}

@@ -3,27 +3,77 @@
 {{- define "kinesin.refusals" -}}
 {{- $v := .Values -}}
 {{- $wrong := list -}}
-{{- if not $v.image.repository -}}
-{{- $wrong = append $wrong "image.repository is missing: where is the image that you built from the Dockerfile? For example --set image.repository=registry.example/kinesin" -}}
-{{- else if not (regexMatch (include "kinesin.repository" .) $v.image.repository) -}}
+{{- if not (regexMatch (include "kinesin.repository" .) $v.image.repository) -}}
 {{- $wrong = append $wrong (printf "image.repository is %q: write it as registry.example:5000/team/kinesin, the path in lower case, without https://, tag (that is image.tag) and digest (image.digest)" $v.image.repository) -}}
 {{- end -}}
+{{- if eq $v.store "dynamodb" -}}
 {{- if not $v.aws.prefix -}}
 {{- $wrong = append $wrong "aws.prefix is missing: with what do the names of the tables and queues begin that `kinesin aws setup` made? For example --set aws.prefix=prod" -}}
 {{- end -}}
-{{- if not $v.auth.secretName -}}
-{{- $wrong = append $wrong (printf "auth.secretName is missing: which Secret holds the policy, of who may do what? Make one: kubectl create secret generic kinesin-auth --namespace %s --from-file policy.yaml" .Release.Namespace) -}}
+{{- range $name, $value := dict "backup.to" $v.backup.to "standby.enabled" $v.standby.enabled "persistence.existingClaim" $v.persistence.existingClaim -}}
+{{- if $value -}}
+{{- $wrong = append $wrong (printf "%s is set, and store is dynamodb, which has no volume: leave it out, or set store=embedded" $name) -}}
 {{- end -}}
-{{- if not (or $v.auth.policyKey $v.auth.secretKey) -}}
+{{- end -}}
+{{- else -}}
+{{- $one := and (include "kinesin.hasReplicas" $v.scheduler) (ne (int $v.scheduler.replicas) 1) -}}
+{{- range $name, $value := dict "aws.prefix" $v.aws.prefix "layout=split" (eq $v.layout "split") "scheduler.replicas" $one "scheduler.autoscaling.kind" (ne $v.scheduler.autoscaling.kind "none") -}}
+{{- if $value -}}
+{{- $wrong = append $wrong (printf "%s is set, and store is embedded, which is one server: leave it out, or set store=dynamodb for a fleet" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.backup.to -}}
+{{- if not (hasPrefix "s3://" $v.backup.to) -}}
+{{- $mounted := false -}}
+{{- range $v.extraVolumeMounts -}}
+{{- if or (eq .mountPath $v.backup.to) (hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $v.backup.to) -}}{{- $mounted = true -}}{{- end -}}
+{{- end -}}
+{{- if not $mounted -}}
+{{- $wrong = append $wrong (printf "backup.to is %s, below no mountPath of extraVolumeMounts: mount a volume there other than the server's own, or write s3://BUCKET/PREFIX" $v.backup.to) -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- range $name, $value := dict "backup.every" $v.backup.every "backup.keep" $v.backup.keep "standby.enabled" $v.standby.enabled -}}
+{{- if $value -}}
+{{- $wrong = append $wrong (printf "%s is set, and backup.to is not: name the place of backups, such as s3://BUCKET/PREFIX" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.standby.promote (not $v.standby.enabled) -}}
+{{- $wrong = append $wrong "standby.promote is set, and standby.enabled is false: there is no standby to take over" -}}
+{{- end -}}
+{{- if and $v.standby.enabled (eq (include "kinesin.claim" .) (include "kinesin.standbyClaim" .)) -}}
+{{- $wrong = append $wrong (printf "server and standby would have the same claim %s: name another in standby.existingClaim, or leave out standby.enabled" (include "kinesin.claim" .)) -}}
+{{- end -}}
+{{- if not $v.auth.secretName -}}
+{{- if or $v.auth.secretKey (ne $v.auth.policyKey "policy.yaml") -}}
+{{- $wrong = append $wrong "auth.secretKey or auth.policyKey is set, and auth.secretName is not: name the Secret that has the key" -}}
+{{- end -}}
+{{- else if not (or $v.auth.policyKey $v.auth.secretKey) -}}
 {{- $wrong = append $wrong "auth.policyKey and auth.secretKey are empty, so nobody could call: name the key of a policy, or that of tokens that may do everything" -}}
 {{- end -}}
-{{- if and $v.tls.enabled (not $v.tls.secretName) -}}
-{{- $wrong = append $wrong (printf "tls.secretName is missing: which Secret holds the certificate? Have cert-manager make one, or: kubectl create secret tls kinesin-tls --namespace %s --cert tls.crt --key tls.key. Tokens and payloads cross the network of pods in plain text with tls.enabled=false" .Release.Namespace) -}}
+{{- with $v.console.oidc -}}
+{{- if ne (empty .issuer) (empty .clientID) -}}
+{{- $wrong = append $wrong "console.oidc.issuer and console.oidc.clientID belong together: set both, or none" -}}
+{{- end -}}
+{{- if and (or .secretName .redirectURL .scopes) (not .issuer) -}}
+{{- $wrong = append $wrong "console.oidc.issuer is missing: at whose page do browsers sign in?" -}}
+{{- end -}}
+{{- if and .issuer (not (and $v.auth.secretName $v.auth.policyKey)) -}}
+{{- $wrong = append $wrong "console.oidc.issuer has to be an issuer of a policy of yours, with the identities that sign in: name its Secret in auth.secretName, and its key in auth.policyKey" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (or $v.otlp.metrics $v.otlp.traceSample) (not $v.otlp.endpoint) -}}
+{{- $wrong = append $wrong "otlp.endpoint is missing: which collector gets metrics and traces? For example http://collector.monitoring:4318" -}}
+{{- end -}}
+{{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) -}}
+{{- $wrong = append $wrong "httpRoute.parentRefs is empty: name the gateways, each as {name: …, namespace: …}" -}}
 {{- end -}}
 {{- if and $v.tls.secretName (not $v.tls.enabled) -}}
 {{- $wrong = append $wrong "tls.secretName is set, and tls.enabled is false: leave one of them" -}}
 {{- end -}}
-{{- if and $v.serviceMonitor.enabled (not (or $v.serviceMonitor.tokenSecretKey $v.auth.secretKey)) -}}
+{{- if and $v.serviceMonitor.enabled (not (include "kinesin.prometheusKey" .)) -}}
 {{- $wrong = append $wrong "serviceMonitor.tokenSecretKey is missing: under which key of serviceMonitor.tokenSecretName (auth.secretName when empty) is the token that Prometheus sends? Its identity needs the grant metrics" -}}
 {{- end -}}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
@@ -35,6 +85,7 @@
 {{- $keyed := dict
   "commonLabels" $v.commonLabels "podLabels" $v.podLabels "podAnnotations" $v.podAnnotations
   "serviceAccount.annotations" $v.serviceAccount.annotations "serviceMonitor.labels" $v.serviceMonitor.labels
+  "persistence.annotations" $v.persistence.annotations "ingress.annotations" $v.ingress.annotations "httpRoute.annotations" $v.httpRoute.annotations
   "service.annotations" $v.service.annotations "service.workers.annotations" $v.service.workers.annotations
   "scheduler.autoscaling.externalMetricLabels" $v.scheduler.autoscaling.externalMetricLabels -}}
 {{- $lists := dict "extraEnv" $v.extraEnv -}}
@@ -84,6 +135,12 @@
 {{- $seen = append $seen .name -}}
 {{- end -}}
 {{- end -}}
+{{- range $v.extraArgs -}}
+{{- $name := regexReplaceAll "=.*" . "" | trimPrefix "--" | replace "-" "_" | upper | printf "KINESIN_%s" -}}
+{{- if has $name $known -}}
+{{- $wrong = append $wrong (printf "extraArgs: %s is set by the chart, as %s: see the values in README.md" . $name) -}}
+{{- end -}}
+{{- end -}}
 {{- uniq $wrong | join "\n" -}}
 {{- end -}}
 
@@ -99,5 +156,5 @@
 
 {{/* Variables that the chart sets. */}}
 {{- define "kinesin.known" -}}
-POD_NAME POD_NAMESPACE KINESIN_LISTEN KINESIN_ROLES KINESIN_MEMBERSHIP KINESIN_STORE KINESIN_QUEUE KINESIN_AWS_PREFIX KINESIN_AUTH_TOKEN_FILE KINESIN_TLS_CERT_FILE KINESIN_TLS_KEY_FILE KINESIN_DRAIN KINESIN_LOG_LEVEL KINESIN_LOG_FORMAT AWS_REGION AWS_ENDPOINT_URL_DYNAMODB AWS_ENDPOINT_URL_SQS
+POD_NAME POD_NAMESPACE KINESIN_LISTEN KINESIN_ROLES KINESIN_MEMBERSHIP KINESIN_STORE KINESIN_QUEUE KINESIN_DATA KINESIN_BACKUP_TO KINESIN_BACKUP_EVERY KINESIN_BACKUP_KEEP KINESIN_AWS_PREFIX KINESIN_AUTH_TOKEN_FILE KINESIN_POLICY KINESIN_CONSOLE KINESIN_CONSOLE_READ_ONLY KINESIN_CONSOLE_OIDC_ISSUER KINESIN_CONSOLE_OIDC_CLIENT_ID KINESIN_CONSOLE_OIDC_CLIENT_SECRET_FILE KINESIN_CONSOLE_OIDC_REDIRECT_URL KINESIN_CONSOLE_OIDC_SCOPES KINESIN_OTLP_ENDPOINT KINESIN_OTLP_METRICS KINESIN_TRACE_SAMPLE KINESIN_TLS_CERT_FILE KINESIN_TLS_KEY_FILE KINESIN_DRAIN KINESIN_LOG_LEVEL KINESIN_LOG_FORMAT AWS_REGION AWS_ENDPOINT_URL_DYNAMODB AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_S3
 {{- end -}}
