@@ -39,7 +39,7 @@ func TestGuideIsTrue(t *testing.T) {
 }
 
 // foreignMessages are what Helm, the kubelet and the operating system say.
-var foreignMessages = []string{"values don't meet", "at '/", "conflict with", "stat /", "MountVolume", "0/1", "/readyz", "kinesin-", "unauthenticated"}
+var foreignMessages = []string{"values don't meet", "at '/", "conflict with", "stat /", "MountVolume", "FailedBinding", "0/1", "/readyz", "kinesin-", "unauthenticated"}
 
 // messages are the quotes in the first column of the table of what is said when something is wrong.
 func messages(page string) []string {

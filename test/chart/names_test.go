@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -45,6 +46,12 @@ func TestNamesAndLabels(t *testing.T) {
 					if wrong := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(wrong) > 0 {
 						t.Errorf("%s %s: label %s=%s: %v", kind, head.GetName(), key, value, wrong)
 					}
+				}
+			}
+			const statefulSetMax = 52 // a label of its pods has a hash behind it
+			for _, s := range of[*appsv1.StatefulSet](objects(t, Render(t, c.release, c.namespace, Values("embedded"), "--set-string", c.set))) {
+				if wrong := validation.IsDNS1123Label(s.Name); len(wrong) > 0 || len(s.Name) > statefulSetMax {
+					t.Errorf("StatefulSet %s: %v", s.Name, wrong)
 				}
 			}
 			checkServiceNames(t, of[*corev1.Service](all), c.service)

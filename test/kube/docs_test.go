@@ -2,6 +2,8 @@ package kube_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,12 +31,9 @@ const commandsMin = 20
 // docsNamespace is that of the guide.
 const docsNamespace = "kinesin"
 
-// notRun are the beginnings of commands for which there is nothing here: no images, and no nodes that could
-// forward ports or keep logs. Calls go to a pod's address instead.
-var notRun = []string{"docker ", "kubectl --namespace kinesin port-forward ", "kubectl --namespace kinesin logs "}
-
-// podsMax is more than the pods of a guide.
-const podsMax = 100
+// notRun are the beginnings of commands for which there is nothing here: no nodes that could forward ports or keep
+// logs. The guide's rig forwards a port instead.
+var notRun = []string{"kubectl --namespace kinesin port-forward ", "kubectl --namespace kinesin logs "}
 
 // guideCommandMax bounds one command of the guide, rollouts included.
 const guideCommandMax = 3 * time.Minute
@@ -73,6 +72,7 @@ type guideRig struct {
 	prefix string
 	kube   *kubernetes.Clientset
 	kept   []string // export commands
+	port   string   // that is forwarded: its address
 }
 
 func newGuide(t *testing.T) *guideRig {
@@ -95,6 +95,7 @@ func newGuide(t *testing.T) *guideRig {
 	}
 	g.env = append(g.env, "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+plane.Kubeconfig(), "HOME="+t.TempDir())
 	g.env = append(g.env, local.Env()...)
+	g.forward()
 	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: docsNamespace, Program: harness.Kinesin(t), Env: local.Env()})
 	if err != nil {
 		t.Fatal(err)
@@ -136,11 +137,41 @@ func (g *guideRig) write(name, text string) {
 // prod is the guide's prefix of tables and queues, and its mark that nothing else there has.
 var prod = regexp.MustCompile(`\bprod\b`)
 
-// here is a text with the tables and queues of this test, and a certificate for the pods, which are called where
-// the guide forwards a port.
-func (g *guideRig) here(text string) string {
-	text = prod.ReplaceAllString(text, g.prefix)
-	return strings.ReplaceAll(text, "IP:127.0.0.1", "IP:127.0.0.1,IP:"+strings.Join(kubelet.NextAddresses(podsMax), ",IP:"))
+// here is a text with the tables and queues of this test.
+func (g *guideRig) here(text string) string { return prod.ReplaceAllString(text, g.prefix) }
+
+// forward listens at a free port, in place of the guide's, until the test ends. A connection goes to a pod that is ready
+// then, and is closed if there is none.
+func (g *guideRig) forward() {
+	g.t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(g.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.port = listener.Addr().String()
+	g.t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go g.relay(from)
+		}
+	}()
+}
+
+func (g *guideRig) relay(from net.Conn) {
+	defer func() { _ = from.Close() }()
+	to, err := (&net.Dialer{}).DialContext(g.t.Context(), "tcp", g.address())
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close() // and ends the other way
+	}()
+	_, _ = io.Copy(from, to)
 }
 
 // run runs a command, fails the test unless it succeeds, and returns what it printed.
@@ -156,10 +187,9 @@ func (g *guideRig) run(command string) string {
 		g.kept = append(g.kept, command)
 		return ""
 	}
-	address := g.address()
 	command, apart := strings.CutSuffix(command, " &")
 	script := strings.Join(append(g.kept, g.here(command)), "\n")
-	script = strings.ReplaceAll(script, "127.0.0.1:7070", address)
+	script = strings.ReplaceAll(script, "127.0.0.1:7070", g.port)
 	p := harness.Start(g.t, harness.Command{Path: "/bin/bash", Args: []string{"-euo", "pipefail", "-c", "cd " + g.dir + "\n" + script}, Env: g.env})
 	if apart {
 		return "" // it ends with the test
@@ -172,12 +202,11 @@ func (g *guideRig) run(command string) string {
 	return done.Stdout
 }
 
-// address is that of a ready pod, as the port that is forwarded would be; of none before there is one.
+// address is that of a ready pod; empty if there is none.
 func (g *guideRig) address() string {
-	g.t.Helper()
 	pods, err := g.kube.CoreV1().Pods(docsNamespace).List(g.t.Context(), metav1.ListOptions{})
 	if err != nil {
-		g.t.Fatal(err)
+		return ""
 	}
 	for _, p := range pods.Items {
 		for _, c := range p.Status.Conditions {
@@ -186,7 +215,7 @@ func (g *guideRig) address() string {
 			}
 		}
 	}
-	return "127.0.0.1:1"
+	return ""
 }
 
 // fence is a block of code of a page.

@@ -32,21 +32,9 @@ var addresses atomic.Uint32
 
 // address is a loopback address that no other pod of this machine has just now: the process id tells test
 // programs apart, a counter their pods.
-func address() string { return addressOf(addresses.Add(1)) }
-
-// NextAddresses are those of the next pods of this program, for certificates of theirs.
-func NextAddresses(count int) []string {
-	all := make([]string, count)
-	for i := range all {
-		all[i] = addressOf(addresses.Load() + 1 + uint32(i))
-	}
-	return all
-}
-
-func addressOf(n uint32) string {
+func address() string {
 	const perProgram = 8000
-	pid := os.Getpid()
-	n %= perProgram
+	pid, n := os.Getpid(), addresses.Add(1)%perProgram
 	return net.IPv4(127, byte(64+pid%128), byte(pid/128%8)*32+byte(n/250), byte(1+n%250)).String()
 }
 
