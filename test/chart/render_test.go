@@ -187,6 +187,12 @@ func TestServiceMonitor(t *testing.T) {
 	if secret["name"] != "kinesin-auth" || secret["key"] != "prometheus" || endpoint["port"] != "metrics" || endpoint["scheme"] != "https" {
 		t.Errorf("endpoint %v", endpoint)
 	}
+	own := Render(t, "kinesin", namespace, "--set=serviceMonitor.enabled=true")
+	for _, want := range []string{"name: \"kinesin-auth\"\n          key: \"prometheus\"", "serverName: kinesin.jobs", "ca: {secret: {name: \"kinesin-tls\", key: ca.crt}}"} {
+		if !strings.Contains(own, want) {
+			t.Errorf("without a Secret of somebody's there is no %s in\n%s", want, own)
+		}
+	}
 	chosen, _, _ := unstructured.NestedStringMap(o, "spec", "selector", "matchLabels")
 	for _, s := range of[*corev1.Service](all) {
 		matches := true
@@ -326,6 +332,13 @@ func TestDefaults(t *testing.T) {
 	if c := s.Spec.Template.Spec.Containers[0]; c.Image != "ghcr.io/kinesin-io/kinesin:0.1.0" || c.Lifecycle != nil {
 		t.Errorf("image %s, before the end %v", c.Image, c.Lifecycle)
 	}
+	for _, e := range container(named(t, all, "kinesin")).Env {
+		for _, asked := range []string{"_OIDC_", "_OTLP_", "_TRACE_", "_BACKUP_", "READ_ONLY", "AWS_"} {
+			if strings.Contains(e.Name, asked) {
+				t.Errorf("%s is set, which nobody asked for", e.Name)
+			}
+		}
+	}
 	for _, kind := range []int{len(of[*rbacv1.Role](all)), len(of[*unstructured.Unstructured](all)), len(of[*appsv1.Deployment](all))} {
 		if kind != 0 {
 			t.Errorf("%d objects that nobody asked for", kind)
@@ -435,6 +448,18 @@ func TestGroupsVariablesWin(t *testing.T) {
 		if a, b := env(d, "A"), env(d, "B"); a != want || b != "all" {
 			t.Errorf("%s: A is %q, B is %q, want %q and all", name, a, b, want)
 		}
+	}
+}
+
+// TestConsoleOff has servers without console, and plain text, for which no certificate is made.
+func TestConsoleOff(t *testing.T) {
+	t.Parallel()
+	all := objects(t, Render(t, "kinesin", namespace, "--set=console.enabled=false,tls.enabled=false"))
+	if got := env(named(t, all, "kinesin"), "KINESIN_CONSOLE"); got != "false" {
+		t.Errorf("the console is %q", got)
+	}
+	if s := one[*corev1.Secret](t, all); s.Name != "kinesin-auth" {
+		t.Errorf("Secret %s", s.Name)
 	}
 }
 
