@@ -115,6 +115,28 @@ func TestDefaultsTaken(t *testing.T) {
 	}
 }
 
+// TestOneServer has the pod of the store embedded replaced, by a restart and by an upgrade: the next one has the tasks,
+// and takes the token of before. The claim is a folder here.
+func TestOneServer(t *testing.T) {
+	g := newGuide(t)
+	for _, command := range []string{
+		"helm install kinesin deploy/chart/kinesin --namespace kinesin --create-namespace --wait",
+		"umask 077; kubectl --namespace kinesin get secret kinesin-auth --output go-template='{{.data.operator | base64decode}}' > operator.token",
+		`kubectl --namespace kinesin get secret kinesin-tls --output go-template='{{index .data "ca.crt" | base64decode}}' > ca.crt`,
+		"export KINESIN_SERVER=https://127.0.0.1:7070 KINESIN_TLS_CA_FILE=ca.crt KINESIN_TOKEN_FILE=operator.token",
+		"bin/kinesin lambda create greet",
+		"bin/kinesin schedule greet --in 1h > id",
+		"kubectl --namespace kinesin rollout restart statefulset/kinesin",
+		"kubectl --namespace kinesin rollout status statefulset/kinesin",
+		"bin/kinesin get $(cat id)",
+		"helm upgrade kinesin deploy/chart/kinesin --namespace kinesin --set log.level=debug --wait",
+		"bin/kinesin get $(cat id)",
+		"bin/kinesin stats",
+	} {
+		g.run(command)
+	}
+}
+
 // TestSplit runs each group of roles in pods of its own, with TLS: clients and workers reach those that are
 // for them.
 func TestSplit(t *testing.T) {
