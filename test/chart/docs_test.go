@@ -38,6 +38,23 @@ func TestGuideIsTrue(t *testing.T) {
 	}
 }
 
+// TestVariablesAreSettings looks in the reference of flags for every variable that pods have: a server says nothing of one
+// that it does not know.
+func TestVariablesAreSettings(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"default", "everything", "keda"} {
+		for _, name := range regexp.MustCompile(`\bKINESIN_[A-Z_]+\b`).FindAllString(Render(t, "kinesin", namespace, Values(s)), -1) {
+			if !strings.Contains(string(text), "("+name+")") {
+				t.Errorf("%s: no flag of serve is %s", s, name)
+			}
+		}
+	}
+}
+
 // foreignMessages are what Helm, the kubelet and the operating system say.
 var foreignMessages = []string{"values don't meet", "at '/", "conflict with", "stat /", "MountVolume", "FailedBinding", "0/1", "/readyz", "kinesin-", "unauthenticated"}
 
