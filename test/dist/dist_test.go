@@ -39,11 +39,12 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// makeDist runs make dist twice.
+// makeDist runs make dist twice, as others than each other.
 var makeDist = sync.OnceValue(func() error {
-	for _, dir := range made {
-		cmd := exec.Command("make", "dist", "DIST="+dir, "PLATFORMS=linux/"+runtime.GOARCH)
-		cmd.Dir = root
+	for i, dir := range made {
+		umask, zone := []string{"022", "077"}[i], []string{"UTC", "Asia/Tokyo"}[i]
+		cmd := exec.Command("sh", "-c", "umask "+umask+` && exec make dist DIST="$1" PLATFORMS="$2"`, "sh", dir, "linux/"+runtime.GOARCH)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "TZ="+zone)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("make dist: %w\n%s", err, out)
 		}
