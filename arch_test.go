@@ -31,7 +31,7 @@ var (
 
 	// tools know nothing of roles.
 	tools = []string{
-		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/feature/backup", "internal/clock", "internal/clock/clocktest",
+		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
 		"internal/process", "internal/refusal", "internal/room", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
@@ -72,7 +72,7 @@ var table = []row{
 	{name: "internal/runtest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
-	{name: "internal/feature/backup", stdOnly: true},
+	{name: "internal/feature/backup", may: []string{"store", "internal/blobplace", "internal/clock", "sdk/blobs"}},
 	{name: "internal/zones", stdOnly: true},
 	{name: "internal/feature/cron/cronspec", may: []string{"api", "api/kinesinv1", "internal/zones"}},
 	{name: "internal/loglimit", stdOnly: true},
@@ -181,14 +181,14 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/logging", "internal/otlp", "web",
+			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/logging", "internal/otlp", "web",
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},
 	{name: "tools/rows", may: []string{"task"}},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},
@@ -214,7 +214,7 @@ var reserved = map[string][]string{
 	"github.com/teambition/rrule-go": {"internal/feature/cron/cronspec"},
 	"github.com/spf13":               {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
 	"maragu.dev/gomponents":          {"web"},
-	"github.com/aws":                 {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":                 {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "internal/blobplace", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                         {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

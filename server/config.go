@@ -94,6 +94,9 @@ type Config struct {
 
 	PayloadBytesMax int           // largest payload, in bytes; 256 KiB
 	Blobs           string        // directory or s3://BUCKET/PREFIX whose blobs are deleted when no task needs them; empty: none
+	BackupTo        string        // directory or s3://BUCKET/PREFIX for continuous backups of an embedded store; empty: none
+	BackupEvery     time.Duration // between two recovery points; 10 s
+	BackupKeep      time.Duration // how long they are kept; a week
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
 	Window          time.Duration // how far ahead a partition is read; 10 s, of a store on AWS 16 s
 	DrainMax        time.Duration // how long a stop may take; 10 s
@@ -235,7 +238,7 @@ func (c Config) Validate() error {
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
 	}
-	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
+	errs = append(errs, c.checkDrivers(), c.checkBackup(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -343,6 +346,7 @@ func (c *Config) settings() map[string]any {
 	}
 	for name, d := range map[string]time.Duration{
 		"AuditKeep": c.AuditKeep, "Horizon": c.Horizon, "Window": c.Window, "DrainMax": c.DrainMax, "DeliverDirect": c.DeliverDirect,
+		"BackupEvery": c.BackupEvery, "BackupKeep": c.BackupKeep,
 	} {
 		all[name] = d.String()
 	}

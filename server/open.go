@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
+	"github.com/kinesin-io/kinesin/internal/feature/backup"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/queue"
@@ -50,6 +51,9 @@ type drivers struct {
 	aws    *awsclient.Clients // nil without AWS
 	blobs  blobplace.Place    // nil: none
 
+	place   *backup.Place   // of backups; nil: none
+	shipper *backup.Shipper // nil: none
+
 	node *node.Node // from which queues on AWS get the names of lambdas; set before anything is sent
 }
 
@@ -59,7 +63,7 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDrivers(ctx, &s.config, s.files, s.metrics)
+	d, err := openDrivers(ctx, &s.config, s.files, s.metrics, newBackupSeries(s.metrics))
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -122,7 +126,7 @@ func (s *Server) closeCollector() {
 }
 
 // openDrivers opens the drivers. With an error it returns those it has opened.
-func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metrics) (d *drivers, err error) {
+func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metrics, b backupSeries) (d *drivers, err error) {
 	d = &drivers{}
 	if c.onAWS() {
 		if err := d.openAWS(ctx, c, m); err != nil {
@@ -130,12 +134,21 @@ func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metr
 		}
 	}
 	if c.Store == StorePebble {
+		identity, err := backup.ReadIdentity(c.DataDir)
+		if err != nil {
+			return d, err
+		}
 		d.store, err = pebble.Open(c.DataDir, pebble.Config{
 			Logger: c.Log, AcceptLoss: c.AcceptLoss, OpenFilesMax: files.store, Observer: pebble.Observer{Synced: m.Synced},
 		})
 		if err != nil {
 			d.store = nil // not a nil pointer in an interface
 			return d, err
+		}
+		if c.BackupTo != "" {
+			if err := d.openBackup(ctx, c, identity, b); err != nil {
+				return d, err
+			}
 		}
 	}
 	if c.Blobs != "" {
@@ -201,10 +214,13 @@ func (d *drivers) close() error {
 	return errors.Join(errs...)
 }
 
-// release closes the AWS clients and the place for blobs, after the drivers are closed.
+// release closes the AWS clients and the places for blobs and backups, after the drivers are closed.
 func (d *drivers) release() {
 	if d.blobs != nil {
 		_ = d.blobs.Close() // nothing is open for writing
+	}
+	if d.place != nil {
+		d.place.Close()
 	}
 	if d.aws != nil {
 		d.aws.Close()

@@ -29,12 +29,13 @@ const (
 	overduePage = 1000
 )
 
-// Restore writes the backup at path to dataDir, which must be empty or not exist, and counts its tasks. It
-// checks the whole backup first; with an error dataDir is unchanged.
-func Restore(ctx context.Context, path, dataDir string, log *slog.Logger) (RestoreReport, error) {
+// Restore writes a backup to dataDir, which must be empty or not exist, and counts its tasks: an archive, or of a
+// place the recovery point that is the newest not later than at, or for the zero time the newest. It checks the whole
+// backup first; with an error dataDir is unchanged.
+func Restore(ctx context.Context, from string, at time.Time, dataDir string, log *slog.Logger) (RestoreReport, error) {
 	var report RestoreReport
 	fill := func(into string) error {
-		m, err := backup.Extract(path, into)
+		m, err := backup.Extract(ctx, from, at, into)
 		report.Created, report.Files, report.Bytes = m.Created, len(m.Files), m.Bytes()
 		return err
 	}

@@ -183,7 +183,17 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopRunning()
 	serving, stopServing := context.WithCancel(groupCtx)
 	defer stopServing()
-	served, stopped := make(chan struct{}), make(chan struct{})
+	served, stopped, replaced := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var replacedErr error
+	if shipper := s.drivers.shipper; shipper != nil {
+		group.Go(func() error {
+			if replacedErr = shipper.Run(running); replacedErr != nil {
+				s.config.Log.ErrorContext(ctx, "stopping, because another server took over", slog.Any("error", replacedErr))
+				close(replaced)
+			}
+			return nil
+		})
+	}
 	group.Go(func() error {
 		defer stopServing()
 		defer close(stopped)
@@ -198,6 +208,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-groupCtx.Done():
 		case <-served:
+		case <-replaced:
 		}
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
 		s.http.SetKeepAlivesEnabled(false) // so that callers connect again, to another server
@@ -206,7 +217,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
-	err = errors.Join(err, s.node.Close())
+	s.lastPoint(ctx)
+	err = errors.Join(err, replacedErr, s.node.Close())
 	s.closeCollector()
 	s.closeExports()
 	s.drivers.release()

@@ -83,6 +83,8 @@ type Capabilities struct {
 	EndedExpire bool
 	// Snapshot takes a snapshot of all files, one at a time. nil: the driver's service makes its own backups.
 	Snapshot func(ctx context.Context) (Snapshot, error)
+	// Writes returns a number that has grown if there was a write since that is not lazy. It comes with Snapshot.
+	Writes func() uint64
 	// KeyLoads returns the load of each partition of the schedule since the last call. nil: no partition has
 	// a limit of its own.
 	KeyLoads func() map[task.Partition]KeyLoad

@@ -24,6 +24,9 @@ const (
 	backupBytesPerSecond = 64 << 20
 	// backupHaveMax bounds how many files a caller may name as already present.
 	backupHaveMax = 1 << 17
+	// busyMax is how long a backup waits while another snapshot is there, and busyPause how long between two looks.
+	busyMax   = 30 * time.Second
+	busyPause = 200 * time.Millisecond
 )
 
 // backups serves backups of the store, whatever roles the node has.
@@ -49,7 +52,7 @@ func (b *backups) Backup(ctx context.Context, r *kinesinv1.BackupRequest, to *co
 		return api.Errorf(kinesinv1.Reason_REASON_INVALID, "%d files are named as already present: want %d at most", len(r.Have), backupHaveMax)
 	}
 	began := n.clock.Now()
-	snapshot, err := n.store.Snapshot(ctx)
+	snapshot, err := b.snapshot(ctx)
 	switch {
 	case errors.Is(err, store.ErrBusy):
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "another backup of this server is under way: try again when it has ended")
@@ -64,6 +67,19 @@ func (b *backups) Backup(ctx context.Context, r *kinesinv1.BackupRequest, to *co
 	n.log.InfoContext(ctx, "backup ended", slog.Int("files", len(snapshot.Files())), slog.Int64("sent_bytes", send.sent),
 		slog.Duration("took", n.clock.Now().Sub(began)), slog.Bool("complete", err == nil))
 	return err
+}
+
+// snapshot takes a snapshot, and waits for another that is soon done with, as those of the continuous backup are.
+func (b *backups) snapshot(ctx context.Context) (store.Snapshot, error) {
+	for waited := time.Duration(0); ; waited += busyPause {
+		snapshot, err := b.node.store.Snapshot(ctx)
+		if !errors.Is(err, store.ErrBusy) || waited >= busyMax {
+			return snapshot, err
+		}
+		if err := clock.Sleep(ctx, b.node.clock, busyPause); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func haveOf(r *kinesinv1.BackupRequest) map[string]*kinesinv1.BackupFile {

@@ -345,6 +345,13 @@ func (d *durable) begin() uint64 {
 	return d.begun
 }
 
+// commits returns how many have begun.
+func (d *durable) commits() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun
+}
+
 // end notes that the commits up to n are on disk.
 func (d *durable) end(n uint64) {
 	d.mu.Lock()

@@ -253,7 +253,7 @@ func (d *Driver) markLoop(ctx context.Context) {
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health, Snapshot: d.takeSnapshot}
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health, Snapshot: d.takeSnapshot, Writes: d.durable.commits}
 }
 
 // Metrics are figures of the storage engine.

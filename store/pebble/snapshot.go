@@ -18,6 +18,10 @@ import (
 // system.
 const snapshotDir = "snapshot"
 
+// logBytesMax is how long the log may be in a snapshot. A longer one is flushed first; if all were, an idle server whose
+// store is backed up every few seconds would make as many tiny data files.
+const logBytesMax = 8 << 20
+
 // takeSnapshot makes a checkpoint: hard links to the data files, which never change, and copies of manifest
 // and log. The flush before it keeps the copied log short. No other call waits for it.
 func (d *Driver) takeSnapshot(ctx context.Context) (store.Snapshot, error) {
@@ -47,8 +51,10 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 	if err := s.files.RemoveAll(s.dir); err != nil { // of a snapshot whose Close failed
 		return err
 	}
-	if err := db.Flush(); err != nil {
-		return err
+	if db.Metrics().WAL.Size > logBytesMax {
+		if err := db.Flush(); err != nil {
+			return err
+		}
 	}
 	if err := db.Checkpoint(s.dir, pebbledb.WithFlushedWAL()); err != nil {
 		return err

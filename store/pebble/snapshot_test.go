@@ -145,7 +145,7 @@ func TestSnapshotEndsAtTheFirstGapOfItsLog(t *testing.T) {
 		}
 	}
 	put(1)
-	files.begins = func() { // the log is new, since what was stored before has been flushed
+	files.begins = func() {
 		put(2)
 		files.gapAt = writtenBytes(t, dir)
 		put(3)
@@ -164,6 +164,48 @@ func TestSnapshotEndsAtTheFirstGapOfItsLog(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestASnapshotFlushesALongLog takes snapshots of a short log, which stays as it is, and of a long one.
+func TestASnapshotFlushesALongLog(t *testing.T) {
+	d := openOn(t, vfs.NewMem(), pebble.Config{})
+	tables := func() int {
+		t.Helper()
+		snapshot, err := d.Capabilities().Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range snapshot.Files() {
+			if f.Immutable {
+				n++
+			}
+		}
+		if err := snapshot.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, writes := tables(), d.Capabilities().Writes()
+	for n := range 40 {
+		large := crashTask(n, 0)
+		large.Payload = bytes.Repeat([]byte{byte(n)}, 250<<10)
+		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: large}}); err != nil || results[0] != nil {
+			t.Fatal(results, err)
+		}
+		if n == 0 && tables() != before {
+			t.Error("a short log was flushed")
+		}
+	}
+	if n := tables(); n <= before {
+		t.Errorf("%d data files after 10 MB, %d before", n, before)
+	}
+	if d.Capabilities().Writes() <= writes {
+		t.Error("no write was counted")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -228,6 +270,9 @@ func TestWhatASnapshotLeftIsRemoved(t *testing.T) {
 // TestRestoreLeavesNothingHalf lets a restore fail at each of its steps.
 func TestRestoreLeavesNothingHalf(t *testing.T) {
 	d := openIn(t, filepath.Join(t.TempDir(), "data"), vfs.Default, pebble.Config{})
+	if err := pebble.Flush(d); err != nil { // for a table
+		t.Fatal(err)
+	}
 	snapshot, err := d.Capabilities().Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)

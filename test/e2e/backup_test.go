@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -58,7 +57,9 @@ func TestBackupGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := guide{Server: start(t), t: t, root: root, commands: guideCommands(t)}
+	g := guide{Server: &harness.Server{}, t: t, root: root, commands: guideCommands(t)}
+	serve := g.next("kinesin serve")
+	g.Server = harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
 	g.Run("lambda", "create", "work").Must(t)
 	ran := g.Run("schedule", "work", "--in", "2s", "--key", "ran").Must(t)
 	later := g.Run("schedule", "work", "--in", "1h", "--payload", "later").Must(t)
@@ -72,6 +73,9 @@ func TestBackupGuide(t *testing.T) {
 	g.CommandWorker("--lambda", "work", "--", "true")
 	g.Run("wait", ran, "--timeout", "20s").Must(t)
 	g.Crash()
+	if err := os.RemoveAll(g.Dir); err != nil {
+		t.Fatal(err)
+	}
 
 	first := g.next("kinesin restore")
 	said := harness.Run(t, first...).Must(t)
@@ -83,7 +87,7 @@ func TestBackupGuide(t *testing.T) {
 	}
 	harness.Run(t, g.next("kinesin restore")...).Must(t)
 
-	serve := g.next("kinesin serve")
+	serve = g.next("kinesin serve")
 	look := harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
 	var listed struct{ Tasks []harness.Shown }
 	look.Run(g.next("kinesin list")...).JSON(t, &listed)
@@ -118,18 +122,16 @@ func TestBackupGuide(t *testing.T) {
 	}
 }
 
-// TestBackupSchedules holds the unit, the timer and the line of cron on the page to commands that this
-// program takes.
+// TestBackupSchedules holds the unit and the line of cron on the page to commands that this program takes.
 func TestBackupSchedules(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := start(t)
-	bin := filepath.Dir(harness.Kinesin(t))
 	for name, form := range map[string]*regexp.Regexp{
-		"systemd": regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`),
-		"cron":    regexp.MustCompile(`(?m)^17 \* \* \* \* (.*)$`),
+		"systemd": regexp.MustCompile(`(?m)^ExecStart=/usr/bin/kinesin (.*)$`),
+		"cron":    regexp.MustCompile(`(?m)^17 \* \* \* \* kinesin (.*) >/dev/null$`),
 	} {
 		found := form.FindSubmatch(page)
 		if found == nil {
@@ -137,17 +139,22 @@ func TestBackupSchedules(t *testing.T) {
 			continue
 		}
 		root := t.TempDir()
-		line := strings.NewReplacer("%%", "%", `\%`, "%", "/backup/", root+"/", "http://127.0.0.1:7070", s.URL).Replace(string(found[1]))
-		cmd := exec.Command("/bin/sh", "-c", line)
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
-		made, err := filepath.Glob(filepath.Join(root, "kinesin-???", "manifest.json"))
-		if err != nil || len(made) != 1 {
-			t.Errorf("%s made %v, %v", name, made, err)
+		line := strings.NewReplacer("/backup/", root+"/", "http://127.0.0.1:7070", s.URL).Replace(string(found[1]))
+		harness.Run(t, strings.Fields(line)...).Must(t)
+		if made := recoveryPoints(t, filepath.Join(root, "kinesin")); len(made) != 1 {
+			t.Errorf("%s made %v", name, made)
 		}
 	}
+}
+
+// recoveryPoints lists the recovery points in a directory.
+func recoveryPoints(t *testing.T, dir string) []string {
+	t.Helper()
+	made, err := filepath.Glob(filepath.Join(dir, "points", "[0-9]*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // backupObject is what `backup -o json` prints.
@@ -184,7 +191,7 @@ func TestBackupOfAServerAtWork(t *testing.T) {
 		var restored struct {
 			Live int `json:"live_tasks"`
 		}
-		harness.Run(t, "restore", path, "--data", filepath.Join(t.TempDir(), "data"), "-o", "json").JSON(t, &restored)
+		harness.Run(t, "restore", "--from", path, "--data", filepath.Join(t.TempDir(), "data"), "-o", "json").JSON(t, &restored)
 		if restored.Live < acknowledged || restored.Live > acked {
 			t.Errorf("backup %d has %d tasks, want %d to %d", round, restored.Live, acknowledged, acked)
 		}
@@ -208,7 +215,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 	dir, file := filepath.Join(root, "dir")+"/", filepath.Join(root, "file.tar")
 	interrupted := func(path string, end func(*harness.Process)) harness.Result {
 		p := harness.Start(t, harness.Command{Args: []string{"backup", path, "--server", s.URL}})
-		pattern := map[string]string{dir: filepath.Join(root, "dir", "files", "file.unfinished"), file: file + ".unfinished"}[path]
+		pattern := map[string]string{dir: filepath.Join(root, "dir", "pieces", "[0-9a-f]*"), file: file + ".unfinished"}[path]
 		eventually(t, "it has begun", func() bool {
 			all, err := filepath.Glob(pattern)
 			return err == nil && slices.ContainsFunc(all, func(name string) bool { info, err := os.Stat(name); return err == nil && info.Size() > 1<<20 })
@@ -217,7 +224,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 		return p.Result(soon)
 	}
 	try := func(path string) harness.Result {
-		return harness.Run(t, "restore", path, "--data", filepath.Join(t.TempDir(), "data"))
+		return harness.Run(t, "restore", "--from", path, "--data", filepath.Join(t.TempDir(), "data"))
 	}
 	ends := []func(*harness.Process){func(p *harness.Process) { p.Signal(syscall.SIGTERM) }, func(p *harness.Process) { p.Kill() }}
 	for _, path := range []string{dir, file} {
@@ -253,10 +260,12 @@ func TestBackupBadInput(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(other, "photos"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.Run("backup").Refused(t, 2, "FILE or DIR")
+	s.Run("backup").Refused(t, 2, "FILE or PLACE")
 	s.Run("backup", file, file).Refused(t, 2, "one argument too many")
 	s.Run("backup", other).Refused(t, 1, "photos", "no part of one")
 	s.Run("backup", filepath.Join(root, "none", "b.tar")).Refused(t, 1, "no such file or directory")
+	s.Run("backup", "s3:/"+"/", "--keep", "1h").Refused(t, 1, "s3://BUCKET")
+	s.Run("backup", file, "--keep", "1m").Refused(t, 2, "want at least 1h")
 	s.Run("backup", "/dev/null").Refused(t, 1, "/dev/null", "neither a file nor a directory")
 	harness.Run(t, "backup", file, "--server", harness.FreeAddr(t)).Refused(t, 1, "cannot reach a server")
 	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 0 {
@@ -264,19 +273,25 @@ func TestBackupBadInput(t *testing.T) {
 	}
 	s.Run("backup", file).Must(t)
 
-	harness.Run(t, "restore", file).Refused(t, 2, "--data")
-	harness.Run(t, "restore", "--data", data).Refused(t, 2, "FILE or DIR")
-	harness.Run(t, "restore", file, "--data", other).Refused(t, 1, other, "not empty", "photos")
-	harness.Run(t, "restore", filepath.Join(root, "none"), "--data", data).Refused(t, 1, "none", "no such file")
-	harness.Run(t, "restore", other, "--data", data).Refused(t, 1, other, "no complete backup")
-	harness.Run(t, "restore", file, "--data", s.Dir).Refused(t, 1, s.Dir, "not empty")
+	restore := func(from string, args ...string) harness.Result {
+		return harness.Run(t, append([]string{"restore", "--from", from}, args...)...)
+	}
+	restore(file).Refused(t, 2, "--data")
+	restore(file, file, "--data", data).Refused(t, 2, file)
+	harness.Run(t, "restore", "--data", data).Refused(t, 2, "--from")
+	restore(file, "--data", data, "--at", "yesterday").Refused(t, 2, "--at")
+	restore(file, "--data", data, "--at", "2020-01-01T00:00:00Z").Refused(t, 1, "no complete backup that old: it is of 20")
+	restore(file, "--data", other).Refused(t, 1, other, "not empty", "photos")
+	restore(filepath.Join(root, "none"), "--data", data).Refused(t, 1, "none", "no such file")
+	restore(other, "--data", data).Refused(t, 1, other, "no complete backup")
+	restore(file, "--data", s.Dir).Refused(t, 1, s.Dir, "not empty")
 
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, damaged := range map[string][]byte{
-		"flipped":   flipped(content, strings.Index(string(content), "MANIFEST-")+600),
+		"flipped":   flipped(content, strings.Index(string(content), "MANIFEST-")+530),
 		"manifest":  flipped(content, strings.Index(string(content), `{"format"`)+30),
 		"cut":       content[:len(content)/2],
 		"cut short": content[:strings.Index(string(content), `{"format"`)-600],
@@ -287,7 +302,7 @@ func TestBackupBadInput(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := harness.Run(t, "restore", path, "--data", data)
+		r := restore(path, "--data", data)
 		if r.Code != 1 || !strings.Contains(r.Stderr, "damaged backup") && !strings.Contains(r.Stderr, "no complete backup") {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -295,7 +310,7 @@ func TestBackupBadInput(t *testing.T) {
 			t.Errorf("%s: something was restored", name)
 		}
 	}
-	harness.Run(t, "restore", file, "--data", data).Must(t)
+	restore(file, "--data", data).Must(t)
 }
 
 func flipped(content []byte, at int) []byte {

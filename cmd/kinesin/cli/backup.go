@@ -20,23 +20,28 @@ import (
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	return a.callingWith(&cobra.Command{
-		Use:   "backup FILE|DIR",
+	keep := server.BackupKeepDefault
+	c := &cobra.Command{
+		Use:   "backup FILE|PLACE",
 		Short: "Back up the embedded store of a running server",
 		Long: `Makes a consistent copy of the store of a running server, with everything that was acknowledged before the command began. The
-server continues to serve.
+server continues to serve. 'kinesin serve --backup-to' does it by itself, every few seconds.
 
-A path that is a directory or ends in / gets a backup of many files; if it holds an earlier backup, only new files are sent. Any
-other path becomes one tar archive. Both have checksums, are synced, and replace an earlier backup only when they are complete.
+A PLACE is s3://BUCKET/PREFIX, a directory, or a path that ends in /. It gets one more recovery point, for which only what is new is
+sent; --keep says how long those stay. Any other path becomes one tar archive. Both have checksums, are synced, and nothing counts
+until it is complete.
 
 'kinesin restore' makes a data directory from it. For a store on DynamoDB use point-in-time recovery of its tables instead.`,
 		Example: `  kinesin backup /backup/kinesin-$(date +%F).tar
-  kinesin backup /backup/kinesin/ --server http://10.0.0.5:7070`,
-		Args: one("FILE or DIR"),
-	}, func(ctx context.Context, _ *sdk.Client, args []string) error {
+  kinesin backup /backup/kinesin/ --server http://10.0.0.5:7070
+  kinesin backup s3://backups/kinesin --keep 30d`,
+		Args: one("FILE or PLACE"),
+	}
+	c.Flags().Var(durationValue{d: &keep, min: time.Hour}, "keep", "how long recovery points in a PLACE stay, after the first hour one for each hour")
+	return a.callingWith(c, func(ctx context.Context, _ *sdk.Client, args []string) error {
 		ctx, stop := untilSignal(ctx)
 		defer stop()
-		return a.backup(ctx, args[0])
+		return a.backup(ctx, args[0], keep)
 	})
 }
 
@@ -49,14 +54,14 @@ type backupObject struct {
 	SentBytes int64  `json:"sent_bytes"`
 }
 
-func (a *app) backup(ctx context.Context, path string) (err error) {
+func (a *app) backup(ctx context.Context, path string, keep time.Duration) (err error) {
 	clients, err := a.connections()
 	if err != nil {
 		return err
 	}
 	defer clients.CloseIdle()
 	client := kinesinv1connect.NewBackupServiceClient(clients.Streams, clients.Base, api.ClientOptions()...)
-	w, err := backup.Create(path)
+	w, err := backup.Create(ctx, path, keep)
 	if err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)
 	}
@@ -67,7 +72,7 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("backup to %s is not complete and was discarded: %w", path, a.conn.Explain(err))
 	}
-	o := backupObject{path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes}
+	o := backupObject{path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes()}
 	return a.print(o, "backed up to %s: as of %s; %d files, %d bytes, %d of them sent", o.Path, o.Created, o.Files, o.Bytes, o.SentBytes)
 }
 
@@ -92,11 +97,11 @@ func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceCli
 		case r.Start != nil:
 			start = r.Start
 		case r.Complete && start != nil:
-			m, err := w.Commit(time.UnixMicro(start.Created).UTC())
+			m, err := w.Commit(ctx, time.UnixMicro(start.Created).UTC())
 			_ = stream.Close() // the backup is complete
 			return m, err
 		default:
-			if err := writePart(w, r); err != nil {
+			if err := writePart(ctx, w, r); err != nil {
 				_ = stream.Close()
 				return backup.Manifest{}, err
 			}
@@ -106,19 +111,19 @@ func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceCli
 	return backup.Manifest{}, cutShort(stream)
 }
 
-func writePart(w *backup.Writer, r *kinesinv1.BackupResponse) error {
+func writePart(ctx context.Context, w *backup.Writer, r *kinesinv1.BackupResponse) error {
 	var err error
 	switch {
 	case r.File != nil && len(r.File.Sha256) > 0:
 		err = w.Keep(r.File.Name, r.File.Sha256)
 	case r.File != nil:
-		err = w.Begin(r.File.Name, r.File.Bytes)
+		err = w.Begin(ctx, r.File.Name, r.File.Bytes)
 	}
 	if err == nil && len(r.Data) > 0 {
-		_, err = w.Write(r.Data)
+		err = w.Write(ctx, r.Data)
 	}
 	if err == nil && len(r.Sha256) > 0 {
-		err = w.End(r.Sha256)
+		err = w.End(ctx, r.Sha256)
 	}
 	return err
 }
@@ -132,32 +137,46 @@ func cutShort(stream *connect.ServerStreamForClient[kinesinv1.BackupResponse]) e
 }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var data string
+	var data, from, asked string
 	var log logFlags
 	c := &cobra.Command{
-		Use:   "restore FILE|DIR --data DIR",
+		Use:   "restore --from FILE|PLACE --data DIR",
 		Short: "Make a data directory from a backup",
-		Long: `Checks a backup and makes a data directory from it. The directory must be empty or not exist, and no server may use it. If the
-backup is damaged, nothing is restored.
+		Long: `Checks a backup and makes a data directory from it: an archive, or a recovery point of a place, which is s3://BUCKET/PREFIX or a
+directory. The data directory must be empty or not exist, and no server may use it. If the backup is damaged, nothing is restored.
 
 The store has the state of the time of the backup: tasks that were scheduled later are unknown, and tasks that ended or were
 cancelled later are live again. Tasks that are due start as soon as a server runs on the data, even if they ran already.
-'kinesin serve --roles inbound' starts none of them, so that they can be inspected and cancelled first.`,
-		Example: `  kinesin restore /backup/kinesin.tar --data /var/lib/kinesin
-  kinesin restore /backup/kinesin --data /var/lib/kinesin`,
-		Args: one("FILE or DIR"),
+'kinesin serve --roles inbound' starts none of them, so that they can be inspected and cancelled first.
+
+To replace a lost server, whose place of backups its successor goes on with, use 'kinesin standby --promote'.`,
+		Example: `  kinesin restore --from /backup/kinesin.tar --data /var/lib/kinesin
+  kinesin restore --from s3://backups/kinesin --data /var/lib/kinesin --at 2026-11-30T12:00:00Z`,
+		Args: cobra.NoArgs,
 	}
+	c.Flags().StringVar(&from, "from", "", "archive, directory or s3://BUCKET/PREFIX, `PLACE` of the backup")
 	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; must be empty or not exist")
+	c.Flags().StringVar(&asked, "at", "", "`TIME` of the state to restore: that of the newest recovery point which is not later; the newest of all when not set")
 	log.level = "warn"
 	log.add(c.Flags())
-	return a.acting(c, func(ctx context.Context, args []string) error {
+	return a.acting(c, func(ctx context.Context, _ []string) error {
 		if data == "" {
 			return usagef("--data is missing: want the directory to restore to, for 'kinesin serve --data'")
 		}
+		if from == "" {
+			return usagef("--from is missing: want the archive or the place of the backup, as 'kinesin backup' and 'kinesin serve --backup-to' name it")
+		}
+		var at time.Time
+		if asked != "" {
+			var err error
+			if at, err = parseTime(asked); err != nil {
+				return usagef("--at: %v", err)
+			}
+		}
 		ctx, stop := untilSignal(ctx)
 		defer stop()
-		stopLine := a.waiting("checking and restoring %q", args[0])
-		report, err := server.Restore(ctx, args[0], data, log.logger(a.Stderr))
+		stopLine := a.waiting("checking and restoring %q", from)
+		report, err := server.Restore(ctx, from, at, data, log.logger(a.Stderr))
 		stopLine()
 		if err != nil {
 			return err

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +21,7 @@ var created = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 // write makes a backup of files.
 func write(t *testing.T, path string, files map[string]string, keep ...string) error {
 	t.Helper()
-	w, err := backup.Create(path)
+	w, err := create(t, path)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func write(t *testing.T, path string, files map[string]string, keep ...string) e
 		}
 	}()
 	for name, content := range files {
-		if err := add(w, name, content); err != nil {
+		if err := add(t, w, name, content); err != nil {
 			return err
 		}
 	}
@@ -44,25 +44,35 @@ func write(t *testing.T, path string, files map[string]string, keep ...string) e
 			}
 		}
 	}
-	_, err = w.Commit(created)
+	_, err = w.Commit(t.Context(), created.Add(time.Duration(seconds.Add(1))*time.Second))
 	return err
 }
 
-func add(w *backup.Writer, name, content string) error {
-	if err := w.Begin(name, int64(len(content))); err != nil {
+// seconds makes each backup later than the one before.
+var seconds atomic.Int64
+
+func create(t *testing.T, path string) (*backup.Writer, error) {
+	t.Helper()
+	return backup.Create(t.Context(), path, time.Hour)
+}
+
+func add(t *testing.T, w *backup.Writer, name, content string) error {
+	t.Helper()
+	ctx := t.Context()
+	if err := w.Begin(ctx, name, int64(len(content))); err != nil {
 		return err
 	}
-	if _, err := w.Write([]byte(content)); err != nil {
+	if err := w.Write(ctx, []byte(content)); err != nil {
 		return err
 	}
 	sum := sha256.Sum256([]byte(content))
-	return w.End(sum[:])
+	return w.End(ctx, sum[:])
 }
 
 func extract(t *testing.T, path string) (backup.Manifest, map[string]string, error) {
 	t.Helper()
 	into := t.TempDir()
-	m, err := backup.Extract(path, into)
+	m, err := backup.Extract(t.Context(), path, time.Time{}, into)
 	found := map[string]string{}
 	all, globErr := filepath.Glob(filepath.Join(into, "*"))
 	for _, name := range all {
@@ -88,7 +98,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, found, err := extract(t, path)
-		if err != nil || len(found) != 2 || found["1.sst"] != "content of 1.sst" || !m.Created.Equal(created) || m.Bytes() != 16 {
+		if err != nil || len(found) != 2 || found["1.sst"] != "content of 1.sst" || !m.Created.After(created) || m.Bytes() != 16 {
 			t.Errorf("%s: %v, %v, %v", name, m, found, err)
 		}
 	}
@@ -112,12 +122,21 @@ func TestALaterBackupKeepsWhatIsTheSame(t *testing.T) {
 	if err != nil || len(found) != 2 || found["1.sst"] == "" || found["3.sst"] == "" {
 		t.Errorf("%v, %v", found, err)
 	}
-	if all, err := os.ReadDir(filepath.Join(dir, "files")); err != nil || len(all) != 2 {
-		t.Errorf("%v, %v: want what the older backup alone had to be removed", all, err)
+	if all := pieces(t, dir); len(all) != 3 {
+		t.Errorf("%v: want a piece for each content", all)
 	}
 }
 
-// TestNothingHalf gives a writer what is wrong, over a backup that was there before.
+// pieces lists the pieces in a directory.
+func pieces(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "pieces", "[0-9a-f]*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // The files of a backup are for their owner alone, also where a file was there that others could read.
 func TestFilesOfABackupAreForTheirOwner(t *testing.T) {
 	t.Parallel()
@@ -152,25 +171,28 @@ func TestFilesOfABackupAreForTheirOwner(t *testing.T) {
 	}
 }
 
+// TestNothingHalf gives a writer what is wrong, over a backup that was there before.
 func TestNothingHalf(t *testing.T) {
 	t.Parallel()
-	sum := sha256.Sum256([]byte("abc"))
+	sum, ctx := sha256.Sum256([]byte("abc")), t.Context()
 	for name, step := range map[string]func(w *backup.Writer) error{
 		"another sum": func(w *backup.Writer) error {
-			return errors.Join(w.Begin("9.sst", 3), second(w.Write([]byte("abd"))), w.End(sum[:]))
+			return errors.Join(w.Begin(ctx, "9.sst", 3), w.Write(ctx, []byte("abd")), w.End(ctx, sum[:]))
 		},
 		"less": func(w *backup.Writer) error {
-			return errors.Join(w.Begin("9.sst", 4), second(w.Write([]byte("abc"))), w.End(sum[:]))
+			return errors.Join(w.Begin(ctx, "9.sst", 4), w.Write(ctx, []byte("abc")), w.End(ctx, sum[:]))
 		},
-		"more":          func(w *backup.Writer) error { return errors.Join(w.Begin("9.sst", 2), second(w.Write([]byte("abc")))) },
-		"no begin":      func(w *backup.Writer) error { return second(w.Write([]byte("abc"))) },
-		"path":          func(w *backup.Writer) error { return w.Begin("../9.sst", 3) },
-		"absolute path": func(w *backup.Writer) error { return w.Begin("/9.sst", 3) },
+		"more": func(w *backup.Writer) error {
+			return errors.Join(w.Begin(ctx, "9.sst", 2), w.Write(ctx, []byte("abc")))
+		},
+		"no begin":      func(w *backup.Writer) error { return w.Write(ctx, []byte("abc")) },
+		"path":          func(w *backup.Writer) error { return w.Begin(ctx, "../9.sst", 3) },
+		"absolute path": func(w *backup.Writer) error { return w.Begin(ctx, "/9.sst", 3) },
 		"not there":     func(w *backup.Writer) error { return w.Keep("9.sst", sum[:]) },
 		"changed":       func(w *backup.Writer) error { return w.Keep("1.sst", sum[:]) },
 		"twice": func(w *backup.Writer) error {
-			err := errors.Join(add(w, "9.sst", "abc"), add(w, "9.sst", "abc"))
-			_, commitErr := w.Commit(created)
+			err := errors.Join(add(t, w, "9.sst", "abc"), add(t, w, "9.sst", "abc"))
+			_, commitErr := w.Commit(ctx, created)
 			return errors.Join(err, commitErr)
 		},
 	} {
@@ -182,7 +204,7 @@ func TestNothingHalf(t *testing.T) {
 			if err := write(t, path, twoFiles); err != nil {
 				t.Fatal(err)
 			}
-			w, err := backup.Create(path)
+			w, err := create(t, path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,22 +221,18 @@ func TestNothingHalf(t *testing.T) {
 	}
 }
 
-func second(_ int, err error) error { return err }
-
-func TestOneWriterAtATime(t *testing.T) {
+func TestOneWriterOfAnArchiveAtATime(t *testing.T) {
 	t.Parallel()
-	for _, form := range []string{"b.tar", "b/"} {
-		path := filepath.Join(t.TempDir(), "x") + form
-		w, err := backup.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := backup.Create(path); !errors.Is(err, backup.ErrPlace) {
-			t.Errorf("%s: a second writer: %v", form, err)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+	path := filepath.Join(t.TempDir(), "b.tar")
+	w, err := create(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(t, path); !errors.Is(err, backup.ErrPlace) {
+		t.Errorf("a second writer: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -226,8 +244,11 @@ func TestFlippedBytesAreFound(t *testing.T) {
 	if err := write(t, dir+"/", twoFiles); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(twoFiles["1.sst"]))
-	for _, path := range []string{filepath.Join(dir, "manifest.json"), filepath.Join(dir, "files", hex.EncodeToString(sum[:]))} {
+	points, err := filepath.Glob(filepath.Join(dir, "points", "[0-9]*"))
+	if err != nil || len(points) != 1 {
+		t.Fatal(points, err)
+	}
+	for _, path := range append(pieces(t, dir), points...) {
 		each(t, path, func(at int) {
 			if _, _, err := extract(t, dir); err == nil {
 				t.Errorf("%s: byte %d", filepath.Base(path), at)
@@ -316,8 +337,8 @@ func wantSynced(t *testing.T, what, path string, holds func(s *synced) bool) int
 	return -1
 }
 
-// TestABackupIsOnDiskBeforeItCounts follows the syncs of a backup: each file whole and before it has its name,
-// the names before the manifest, the manifest before it has its name, and then the names of all.
+// TestABackupIsOnDiskBeforeItCounts follows the syncs of an archive: it is whole before it has its name. What is
+// extracted is synced before the names of it. That a place syncs what is put is for the tests of sdk/blobs.
 func TestABackupIsOnDiskBeforeItCounts(t *testing.T) {
 	t.Parallel()
 	const content = "content of 1.sst"
@@ -325,30 +346,14 @@ func TestABackupIsOnDiskBeforeItCounts(t *testing.T) {
 	syncs.Lock()
 	syncs.below = base
 	syncs.Unlock()
-	dir := filepath.Join(base, "b")
-	if err := write(t, dir+"/", map[string]string{"1.sst": content}); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256([]byte(content))
-	files, manifest := filepath.Join(dir, "files"), filepath.Join(dir, "manifest.json")
-	named := filepath.Join(files, hex.EncodeToString(sum[:]))
 	has := func(path string) func(s *synced) bool {
 		return func(s *synced) bool { return s.files[path] }
 	}
-	order := []int{
-		wantSynced(t, "file", filepath.Join(files, "file.unfinished"), func(s *synced) bool { return s.bytes == int64(len(content)) && !has(named)(s) }),
-		wantSynced(t, "names of files", files, func(s *synced) bool { return has(named)(s) && !has(manifest)(s) }),
-		wantSynced(t, "manifest", manifest+".unfinished", func(s *synced) bool { return s.bytes > 0 && !has(manifest)(s) }),
-		wantSynced(t, "name of the manifest", dir, has(manifest)),
-		wantSynced(t, "name of the backup", base, has(manifest)),
-	}
-	if !slices.IsSorted(order) {
-		t.Errorf("synced in the order %v", order)
-	}
-
-	archive := filepath.Join(base, "b.tar")
-	if err := write(t, archive, map[string]string{"1.sst": content}); err != nil {
-		t.Fatal(err)
+	dir, archive := filepath.Join(base, "b")+"/", filepath.Join(base, "b.tar")
+	for _, path := range []string{dir, archive} {
+		if err := write(t, path, map[string]string{"1.sst": content}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	info, err := os.Stat(archive)
 	if err != nil {
@@ -362,7 +367,7 @@ func TestABackupIsOnDiskBeforeItCounts(t *testing.T) {
 		if err := os.Mkdir(into, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := backup.Extract(path, into); err != nil {
+		if _, err := backup.Extract(t.Context(), path, time.Time{}, into); err != nil {
 			t.Fatal(err)
 		}
 		last := wantSynced(t, "names of what was extracted", into, func(*synced) bool { return true })
@@ -389,10 +394,10 @@ func TestATruncatedFileOfAnOlderBackupIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := sha256.Sum256([]byte("content of 1.sst"))
-		if err := change(filepath.Join(dir, "files", hex.EncodeToString(sum[:]))); err != nil {
+		if err := change(filepath.Join(dir, "pieces", hex.EncodeToString(sum[:]))); err != nil {
 			t.Fatal(err)
 		}
-		w, err := backup.Create(dir + "/")
+		w, err := create(t, dir+"/")
 		if err != nil {
 			t.Fatal(err)
 		}

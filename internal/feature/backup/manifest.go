@@ -1,10 +1,11 @@
-// Package backup writes, checks and reads backups on disk. A backup is a directory, to which a later backup
-// adds only new files, or one tar archive. The package does not know what is in the files of a store.
+// Package backup writes, checks and reads backups. A place, a directory or a bucket, has recovery points of a
+// store, of which a later one adds only what is new. A tar archive has one of them. The package does not know what
+// is in the files of a store.
 //
-// A manifest names all files with their SHA-256. It is written last; without it there is no backup.
+// A manifest names all files with their checksums. It is written last; without it there is no backup.
 //
-//	directory: manifest.json, files/SHA256…
-//	archive:   store/NAME…, manifest.json
+//	place:   points/CLAIM-TIME…, pieces/SHA256…, claims/CLAIM…
+//	archive: store/NAME…, manifest.json
 package backup
 
 import (
@@ -14,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"time"
@@ -29,14 +31,15 @@ var (
 	ErrPlace = errors.New("cannot hold a backup")
 )
 
-// format is the version of the format on disk.
-const format = 1
+// format is the version of the format.
+const format = 2
 
 // Bounds of what is read.
 const (
 	filesMax         = 1 << 20
 	manifestBytesMax = 256 << 20
 	nameBytesMax     = 200
+	pieceBytesCeil   = 64 << 20
 )
 
 const manifestName = "manifest.json"
@@ -45,15 +48,24 @@ const manifestName = "manifest.json"
 type Manifest struct {
 	Format  int       `json:"format"`
 	Created time.Time `json:"created"` // by the server's clock; the backup has all that was acknowledged before
-	Files   []File    `json:"files"`
+	// Data is the id of the data directory, if its server wrote the backup by itself: in one directory a data file
+	// never gets the name of another.
+	Data  string `json:"data,omitempty"`
+	Files []File `json:"files"`
 }
 
 // File is one file of a store.
 type File struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"` // in hexadecimal digits
+	SHA256 string `json:"sha256,omitempty"` // in hexadecimal digits; of files that came over the API
+	// Pieces are the checksums of the parts of the file in a place, each of PieceBytes but the last.
+	PieceBytes int64    `json:"piece_bytes,omitempty"`
+	Pieces     []string `json:"pieces,omitempty"`
 }
+
+// pieceBytes returns the size of a file's piece.
+func (f *File) pieceBytes(n int) int64 { return min(f.PieceBytes, f.Bytes-int64(n)*f.PieceBytes) }
 
 // Bytes returns the size of all files together.
 func (m *Manifest) Bytes() (sum int64) {
@@ -98,12 +110,37 @@ func (m *Manifest) check() error {
 		if err := checkName(f.Name); err != nil {
 			return err
 		}
-		if names[f.Name] || f.Bytes < 0 || !sumForm.MatchString(f.SHA256) {
+		if names[f.Name] || f.Bytes < 0 || !f.hasSums() {
 			return fmt.Errorf("%w: file %s is there twice, or has no size or sum", ErrDamaged, f.Name)
 		}
 		names[f.Name] = true
 	}
 	return nil
+}
+
+// hasSums reports whether a file has a checksum for all of it, and of the right form.
+func (f *File) hasSums() bool {
+	if f.PieceBytes == 0 {
+		return len(f.Pieces) == 0 && sumForm.MatchString(f.SHA256)
+	}
+	for _, sum := range f.Pieces {
+		if !sumForm.MatchString(sum) {
+			return false
+		}
+	}
+	return f.PieceBytes > 0 && f.PieceBytes <= pieceBytesCeil && int64(len(f.Pieces)) == (f.Bytes+f.PieceBytes-1)/f.PieceBytes
+}
+
+// readManifest reads a manifest to its end.
+func readManifest(r io.Reader) (Manifest, error) {
+	content, err := io.ReadAll(io.LimitReader(r, manifestBytesMax+1))
+	if err != nil {
+		return Manifest{}, err
+	}
+	if len(content) > manifestBytesMax {
+		return Manifest{}, fmt.Errorf("%w: a manifest of more than %d bytes", ErrDamaged, manifestBytesMax)
+	}
+	return decodeManifest(content)
 }
 
 var (

@@ -2,81 +2,83 @@ package backup
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
-// Extract writes the files of the backup at path, a directory or an archive, into an empty directory and
-// syncs them. It checks all of them against the manifest. Errors include ErrNone and ErrDamaged.
-func Extract(path, into string) (Manifest, error) {
-	info, err := os.Stat(path)
+// Extract writes the files of a backup into an empty directory and syncs them: of an archive, or of the recovery point
+// of a place that is the newest not later than at; the newest of all for the zero time. It checks all of them against
+// the manifest. Errors include ErrNone and ErrDamaged.
+func Extract(ctx context.Context, from string, at time.Time, into string) (Manifest, error) {
+	m, err := extract(ctx, from, at, into)
 	if err != nil {
-		return Manifest{}, err
-	}
-	var m Manifest
-	if info.IsDir() {
-		m, err = extractDir(path, into)
-	} else {
-		m, err = extractArchive(path, into)
-	}
-	if err != nil {
-		return m, fmt.Errorf("backup %s: %w", path, err)
+		return m, fmt.Errorf("backup %s: %w", from, err)
 	}
 	return m, syncDir(into)
 }
 
-// readManifestOf reads the manifest of a directory.
-func readManifestOf(path string) (Manifest, error) {
-	f, err := os.Open(filepath.Join(path, manifestName)) //nolint:gosec // the user names the place
-	if errors.Is(err, os.ErrNotExist) {
-		return Manifest{}, fmt.Errorf("%w: it has no %s", ErrNone, manifestName)
+func extract(ctx context.Context, from string, at time.Time, into string) (Manifest, error) {
+	if !isURL(from) {
+		info, err := os.Stat(from)
+		if err != nil {
+			return Manifest{}, err
+		}
+		if !info.IsDir() {
+			return extractArchive(from, at, into)
+		}
+		if _, err := os.Stat(filepath.Join(from, pointsName)); err != nil {
+			return Manifest{}, fmt.Errorf("%w: it has no recovery points", ErrNone)
+		}
 	}
+	p, err := OpenPlace(ctx, from)
 	if err != nil {
 		return Manifest{}, err
 	}
-	m, err := readManifest(f)
-	return m, errors.Join(err, f.Close())
-}
-
-func readManifest(r io.Reader) (Manifest, error) {
-	content, err := io.ReadAll(io.LimitReader(r, manifestBytesMax+1))
+	defer p.Close()
+	point, err := p.Find(ctx, at)
 	if err != nil {
 		return Manifest{}, err
 	}
-	if len(content) > manifestBytesMax {
-		return Manifest{}, fmt.Errorf("%w: a manifest of more than %d bytes", ErrDamaged, manifestBytesMax)
-	}
-	return decodeManifest(content)
-}
-
-func extractDir(path, into string) (Manifest, error) {
-	m, err := readManifestOf(path)
+	m, err := p.Manifest(ctx, point)
 	if err != nil {
 		return m, err
 	}
 	for i := range m.Files {
-		f := &m.Files[i]
-		from, err := os.Open(filepath.Join(path, filesName, f.SHA256)) //nolint:gosec // the user names the place
-		if errors.Is(err, os.ErrNotExist) {
-			return m, fmt.Errorf("%w: %s is missing", ErrDamaged, f.Name)
-		}
-		if err != nil {
-			return m, err
-		}
-		got, err := writeFile(filepath.Join(into, f.Name), os.O_EXCL, from)
-		if err := errors.Join(err, from.Close(), f.matches(got)); err != nil {
+		if _, err := p.fetch(ctx, &m.Files[i], filepath.Join(into, m.Files[i].Name), 0); err != nil {
 			return m, err
 		}
 	}
 	return m, nil
 }
 
+// fetch writes a file, of which the first pieces are there, and syncs it. It returns how many bytes it fetched.
+func (p *Place) fetch(ctx context.Context, f *File, path string, there int) (fetched int64, err error) {
+	file, err := openPrivate(path, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	for n := there; n < len(f.Pieces); n++ {
+		data, err := p.piece(ctx, f, n)
+		if err != nil {
+			return fetched, err
+		}
+		if _, err := file.WriteAt(data, int64(n)*f.PieceBytes); err != nil {
+			return fetched, err
+		}
+		fetched += int64(len(data))
+	}
+	return fetched, errors.Join(file.Truncate(f.Bytes), syncFile(file))
+}
+
 // extractArchive reads an archive up to the manifest, which is at its end.
-func extractArchive(path, into string) (m Manifest, err error) {
+func extractArchive(path string, at time.Time, into string) (m Manifest, err error) {
 	file, err := os.Open(path) //nolint:gosec // the user names the place
 	if err != nil {
 		return m, err
@@ -94,6 +96,9 @@ func extractArchive(path, into string) (m Manifest, err error) {
 		if entry.Name == manifestName {
 			if m, err = readManifest(in); err != nil {
 				return m, err
+			}
+			if !at.IsZero() && m.Created.After(at) {
+				return m, fmt.Errorf("%w that old: it is of %s", ErrNone, m.Created.Format(time.RFC3339Nano))
 			}
 			return m, m.compare(found)
 		}
