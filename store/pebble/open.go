@@ -17,6 +17,9 @@ const layoutVersion = 2
 
 // open locks the directory and opens the store in it, without starting a goroutine.
 func (d *Driver) open() error {
+	if _, err := d.cfg.FS.Stat(d.cfg.FS.PathJoin(d.dir, StandbyDir)); err == nil {
+		return d.refuse(ErrStandby, "'kinesin standby --promote' makes a store of it")
+	}
 	if err := makeDir(d.cfg.FS, d.dir); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", d.dir, err)
 	}

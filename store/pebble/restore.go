@@ -16,6 +16,8 @@ const (
 	// restoringDir holds the files of a restore until it is complete. It is inside the data directory, which
 	// may be a file system of its own.
 	restoringDir = "restoring"
+	// StandbyDir holds the copy of a standby, in an otherwise empty data directory. No store opens there.
+	StandbyDir = "standby"
 	// lostAndFound is in each new file system of some kinds.
 	lostAndFound = "lost+found"
 )
@@ -23,16 +25,36 @@ const (
 // ErrNotEmpty refuses to write a store into a directory that is not empty.
 var ErrNotEmpty = errors.New("is not empty")
 
+// ErrStandby refuses to open a store where a standby keeps its copy.
+var ErrStandby = errors.New("is that of a standby")
+
 // Restore makes dir, which must be empty or absent, the data directory of a store. fill writes the files of a
 // snapshot to the directory that it is given. The store is then opened once, and look may read it. When
 // Restore returns nil all is on disk; otherwise dir is as it was. After an interrupted restore Open fails
 // with store.ErrUnfinished.
 func Restore(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
 	c = c.withDefaults()
-	files := c.FS
-	if err := checkEmpty(files, dir); err != nil {
+	if err := checkEmpty(c.FS, dir, ""); err != nil {
 		return err
 	}
+	return fillEmpty(ctx, dir, c, fill, look)
+}
+
+// CheckStandby returns an error if a data directory holds anything but the copy of a standby.
+func CheckStandby(dir string, c Config) error {
+	return checkEmpty(c.withDefaults().FS, dir, StandbyDir)
+}
+
+// Promote is Restore in a directory that holds the copy of a standby, from which fill takes the files.
+func Promote(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
+	if err := CheckStandby(dir, c); err != nil {
+		return err
+	}
+	return fillEmpty(ctx, dir, c.withDefaults(), fill, look)
+}
+
+func fillEmpty(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
+	files := c.FS
 	_, statErr := files.Stat(dir)
 	if err := makeDir(files, dir); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", dir, err)
@@ -57,7 +79,8 @@ func Restore(ctx context.Context, dir string, c Config, fill func(into string) e
 	return err
 }
 
-func checkEmpty(files vfs.FS, dir string) error {
+// checkEmpty returns an error if there is anything in a directory but what is allowed.
+func checkEmpty(files vfs.FS, dir, allowed string) error {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,7 +90,7 @@ func checkEmpty(files vfs.FS, dir string) error {
 	}
 	for _, name := range names {
 		switch name {
-		case lostAndFound:
+		case lostAndFound, allowed:
 		case restoringDir:
 			return fmt.Errorf("data directory %s %w: it holds an %w; remove what is in it first", dir, ErrNotEmpty, store.ErrUnfinished)
 		default:

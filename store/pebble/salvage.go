@@ -60,7 +60,7 @@ type salvager struct {
 }
 
 func (s *salvager) run(ctx context.Context, out string, c Config) error {
-	if err := checkEmpty(s.from.cfg.FS, out); err != nil {
+	if err := checkEmpty(s.from.cfg.FS, out, ""); err != nil {
 		return err
 	}
 	sources, err := s.sources()

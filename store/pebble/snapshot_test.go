@@ -209,6 +209,37 @@ func TestASnapshotFlushesALongLog(t *testing.T) {
 	}
 }
 
+// TestAStandbyIsNoStore refuses to open a store where a standby keeps its copy, leaves that alone, and then makes a store
+// of it.
+func TestAStandbyIsNoStore(t *testing.T) {
+	d := openIn(t, filepath.Join(t.TempDir(), "data"), vfs.Default, pebble.Config{})
+	snapshot, err := d.Capabilities().Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	copied := filepath.Join(dir, pebble.StandbyDir)
+	if err := errors.Join(os.Mkdir(copied, 0o700), copyFiles(snapshot, copied)); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(into string) error { return errors.Join(copyFiles(snapshot, into), os.RemoveAll(copied)) }
+	if _, err := pebble.Open(dir, pebble.Config{}); !errors.Is(err, pebble.ErrStandby) {
+		t.Errorf("it opens: %v", err)
+	}
+	if err := pebble.Restore(t.Context(), dir, pebble.Config{}, fill, noLook); !errors.Is(err, pebble.ErrNotEmpty) {
+		t.Errorf("a restore on it: %v", err)
+	}
+	if err := pebble.Promote(t.Context(), dir, pebble.Config{}, fill, noLook); err != nil {
+		t.Fatal(err)
+	}
+	promoted := openIn(t, dir, vfs.Default, pebble.Config{})
+	for _, c := range []io.Closer{snapshot, promoted, d} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // writtenBytes is how much of the newest log is written; a log may be longer than that.
 func writtenBytes(t *testing.T, dir string) int64 {
 	t.Helper()

@@ -59,10 +59,13 @@ func TestBackupGuide(t *testing.T) {
 	}
 	g := guide{Server: &harness.Server{}, t: t, root: root, commands: guideCommands(t)}
 	serve := g.next("kinesin serve")
-	g.Server = harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
+	g.Server = harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: append(serve[3:], "--backup-every", "1s")})
 	g.Run("lambda", "create", "work").Must(t)
 	ran := g.Run("schedule", "work", "--in", "2s", "--key", "ran").Must(t)
 	later := g.Run("schedule", "work", "--in", "1h", "--payload", "later").Must(t)
+	live := drill{t: t, place: filepath.Join(root, "backup", "live")}
+	scheduled := time.Now()
+	eventually(t, "a recovery point has it", func() bool { return live.pointed().After(scheduled) })
 
 	for range 2 { // FILE, then DIR
 		if said := harness.Run(t, g.next("kinesin backup")...).Must(t); !strings.Contains(said, "backed up to "+root) {
@@ -76,6 +79,18 @@ func TestBackupGuide(t *testing.T) {
 	if err := os.RemoveAll(g.Dir); err != nil {
 		t.Fatal(err)
 	}
+
+	watching := harness.Start(t, harness.Command{Args: g.next("kinesin standby")})
+	eventually(t, "the standby has a copy", func() bool { return strings.Contains(watching.Stderr(), "has the newest recovery point") })
+	watching.Signal(syscall.SIGTERM)
+	watching.Wait(soon)
+	harness.Run(t, append(g.next("kinesin standby"), "--wait", "0s")...).Must(t)
+	serve = g.next("kinesin serve")
+	second := harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
+	if v := second.Get(later); v.State != "scheduled" {
+		t.Errorf("the task for later is %s", v.State)
+	}
+	second.Shutdown()
 
 	first := g.next("kinesin restore")
 	said := harness.Run(t, first...).Must(t)

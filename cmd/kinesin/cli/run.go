@@ -87,7 +87,7 @@ func (a *app) root() *cobra.Command {
 		{"Crons, chains and groups:", []*cobra.Command{a.cronCommand(), a.chainCommand(), a.groupCommand()}},
 		{"Servers and workers:", []*cobra.Command{a.serveCommand(), a.workerCommand(), a.demoCommand(), a.topCommand(), a.doctorCommand(), a.configCommand(), a.debugCommand(), a.inboundCommand()}},
 		{"Who may do what:", []*cobra.Command{a.tokenCommand(), a.policyCommand(), a.keyringCommand(), a.auditCommand()}},
-		{"Data and cost:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.dataCommand(), a.awsCommand(), a.costCommand()}},
+		{"Data and cost:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.standbyCommand(), a.dataCommand(), a.awsCommand(), a.costCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {

@@ -32,11 +32,8 @@ func extract(ctx context.Context, from string, at time.Time, into string) (Manif
 		if !info.IsDir() {
 			return extractArchive(from, at, into)
 		}
-		if _, err := os.Stat(filepath.Join(from, pointsName)); err != nil {
-			return Manifest{}, fmt.Errorf("%w: it has no recovery points", ErrNone)
-		}
 	}
-	p, err := OpenPlace(ctx, from)
+	p, err := OpenExisting(ctx, from)
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -375,6 +375,26 @@ func TestAStaleList(t *testing.T) {
 	r.wantNewest(r.files)
 }
 
+// TestAPrunePassesByWhatIsYoung prunes while a recovery point is being put whose pieces no point names yet.
+func TestAPrunePassesByWhatIsYoung(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.files = map[string][]byte{"000001.sst": noise(1, 10)}
+	s := r.mustStart()
+	r.tick(s)
+	r.write("000002.log", noise(2, 10))
+	r.fault = func(part, call, _ string) error {
+		if part == "points" && call == "put" {
+			if _, gone, err := r.place().Prune(t.Context(), time.Now(), time.Hour); gone != 0 || err != nil {
+				t.Errorf("pruned %d pieces, %v", gone, err)
+			}
+		}
+		return nil
+	}
+	r.tick(s)
+	r.wantNewest(r.files)
+}
+
 func TestWhichPointsGo(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 30, 12, 30, 0, 0, time.UTC)
