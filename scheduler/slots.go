@@ -88,10 +88,10 @@ func (l *loop) takeSlots(want int) (granted int, w quotaWait) {
 	return granted, w
 }
 
-// slotFreed wakes the loop of a partition, so that it hears of ended tasks, if others wait for their slots.
+// slotFreed has the loop of a partition hear of an ended task when others wait for its slot.
 func (l *loop) slotFreed() {
-	if g := l.group.Load(); g != nil && g.Waits() {
-		notify(l.wake)
+	if g := l.group.Load(); g != nil {
+		g.Ended(&l.inFlight.slots.waiter)
 	}
 }
 

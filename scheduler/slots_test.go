@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,29 @@ func TestAFreedSlotGoesToTheHigherPriority(t *testing.T) {
 		w.wantRunning(highs, 1)
 		w.wantRunning(lows, 1)
 	})
+}
+
+// TestAnEndIsHeardByWhoeverWaitsNext ends a task while nobody waits for its slot, so that its loop is not woken: before a task
+// of another priority waits for it, and in the round in which one of the same priority begins to.
+func TestAnEndIsHeardByWhoeverWaitsNext(t *testing.T) {
+	for _, p := range []task.Partition{low, high} {
+		inWorld(t, depth, func(w *world) {
+			w.withSlots(quota.Limit{Concurrency: 1})
+			s := w.start()
+			w.advance(10 * time.Second)
+			first := w.waiting(high, 0)
+			s.Added(&first)
+			row := w.claim(w.wantRunning([]task.Task{first}, 1)[0])
+			ended := w.change(nil, row, task.Event{Kind: task.Finish, Worker: row.Worker, Attempt: row.Attempt, Outcome: task.OutcomeSuccess})
+			second := w.waiting(p, 0)
+			done := sync.OnceFunc(func() { s.Done([]task.Task{ended}) })
+			if w.sent.roomed = done; p != high {
+				done()
+			}
+			s.Added(&second)
+			w.wantRunning([]task.Task{second}, 1)
+		})
+	}
 }
 
 func TestAPriorityHasItsOwnSlots(t *testing.T) {

@@ -34,8 +34,8 @@ func (u *slotUse) change(before, after bool) {
 
 // join has another group count what is held; nil: none does.
 func (u *slotUse) join(g *exclusiveGroup) {
-	if u.waitNot(); u.group != nil {
-		u.group.Free(u.waiter.Class, u.used+u.taken)
+	if u.group != nil {
+		u.group.Leave(&u.waiter, u.used+u.taken)
 	}
 	if u.group, u.taken = g, 0; g != nil && u.used > 0 {
 		g.Use(u.waiter.Class, u.used)

@@ -29,6 +29,7 @@ type Slots struct {
 	weights []uint16
 	used    [task.PrioritiesMax]int
 	waiting map[*SlotWaiter]struct{}
+	unheard map[*SlotWaiter]struct{} // those that may not know yet that a task of theirs has ended
 	turns   turns
 	order   uint64 // of the next waiter that is served
 }
@@ -43,7 +44,9 @@ type SlotWaiter struct {
 }
 
 // NewSlots returns slots without a limit.
-func NewSlots() *Slots { return &Slots{waiting: map[*SlotWaiter]struct{}{}} }
+func NewSlots() *Slots {
+	return &Slots{waiting: map[*SlotWaiter]struct{}{}, unheard: map[*SlotWaiter]struct{}{}}
+}
 
 // Set sets the limits, and the weights of the priorities; nil: higher ones go first.
 func (s *Slots) Set(c Concurrency, weights []uint16) {
@@ -69,9 +72,35 @@ func (s *Slots) Take(w *SlotWaiter, want int) (granted int) {
 	}
 	if w.wants = want - granted; w.wants > 0 {
 		s.waiting[w] = struct{}{}
+		for other := range s.unheard {
+			other.Wake()
+		}
+		clear(s.unheard)
 	}
 	s.wakeNext()
 	return granted
+}
+
+// Ended says that a task has ended whose slot a waiter is to give back: it is woken at once if somebody waits for a slot, or
+// else when somebody does.
+func (s *Slots) Ended(w *SlotWaiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) > 0 {
+		w.Wake()
+		return
+	}
+	s.unheard[w] = struct{}{}
+}
+
+// Leave gives back the slots of a waiter that takes none any more, and wakes whoever comes next.
+func (s *Slots) Leave(w *SlotWaiter, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, w)
+	delete(s.unheard, w)
+	s.used[w.Class] -= count
+	s.wakeNext()
 }
 
 // Use counts tasks that hold slots which nobody took: they were found running.
