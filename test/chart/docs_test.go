@@ -46,7 +46,7 @@ func TestVariablesAreSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"default", "everything", "keda"} {
+	for _, s := range []string{"default", "embedded", "everything", "keda"} {
 		for _, name := range regexp.MustCompile(`\bKINESIN_[A-Z_]+\b`).FindAllString(Render(t, "kinesin", namespace, Values(s)), -1) {
 			if !strings.Contains(string(text), "("+name+")") {
 				t.Errorf("%s: no flag of serve is %s", s, name)
