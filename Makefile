@@ -334,7 +334,7 @@ web/vendor: ## the scripts of others that the console embeds, and axe-core for i
 
 .PHONY: tf/docs
 tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
-	cd terraform/internal/readme && go run . ../../modules/core ../../modules/lambda
+	cd terraform/internal/readme && go run . ../../modules/*
 
 .PHONY: check/clean
 check/clean: ## fail when generated code or go.mod are not up to date

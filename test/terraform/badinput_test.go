@@ -146,7 +146,8 @@ func TestBadInputOfLambdas(t *testing.T) {
 		{"name = \"a\"\n mode = \"deliver\"\n sender_principals = [\"arn:aws:iam::111122223333:role/*\"]", "Want up to 40 sender_principals"},
 		{"name = \"a\"\n kms_key_arn = \"alias/mine\"", "Want a kms_key_arn such as"},
 		{"name = \"a\"\n iam_path = \"kinesin\"", "Want an iam_path that begins and ends with a slash"},
-		{"name = \"a\"\n age_alarm_seconds = 0", "Want an age_alarm_seconds of 1 to 1209600"},
+		{"name = \"a\"\n alarm_thresholds = { age_seconds = 0 }", "an age_seconds of 1 to 1209600"},
+		{"name = \"a\"\n alarm_thresholds = { dlq_messages = -1 }", "dlq_messages of 0 or more"},
 		{"name = \"a\"\n backoff_seconds = { min = null, max = 5 }", "Want backoff_seconds with 0.001 <= min <= max"},
 		{"name = \"a\"\n backoff_seconds = { min = 1, max = null }", "Want backoff_seconds with 0.001 <= min <= max"},
 		{"name = \"a\"\n iam_path = \"/" + strings.Repeat("p", 511) + "/\"", "of up to 512 characters"},
@@ -159,6 +160,7 @@ func TestBadCore(t *testing.T) {
 	w := newWorkspace(t, "")
 	const want = "Want as core the output `lambdas` of the module core"
 	const arn = `"arn:aws:sqs:us-east-1:000000000000:${var.prefix}-inbound"`
+	const sound = `{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`
 	w.refuses(callWithCore, []badInput{
 		{`{ prefix = "other", control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`, want},
 		{`{ prefix = var.prefix, control_table = "bad-control", inbound_queue_arn = ` + arn + ` }`, want},
@@ -170,6 +172,13 @@ func TestBadCore(t *testing.T) {
 		{`{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = null }`, want},
 		{`{ prefix = null, control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`, "Want a core.prefix of 1 to 20 characters"},
 		{`{ prefix = "", control_table = "-control", inbound_queue_arn = "arn:aws:sqs:us-east-1:000000000000:-inbound" }`, "Want a core.prefix of 1 to 20 characters"},
+		{`null`, "Want the installation in one way: core, which is the output `lambdas` of the module core, or prefix and inbound_queue_arn, and there is neither."},
+		{"null\n prefix = var.prefix", "one of them is missing"},
+		{"null\n inbound_queue_arn = " + arn, "one of them is missing"},
+		{"null\n prefix = \"a.b\"\n inbound_queue_arn = " + arn, "Want a prefix of 1 to 20 characters"},
+		{"null\n prefix = \"other\"\n inbound_queue_arn = " + arn, "Want as inbound_queue_arn that of the queue PREFIX-inbound"},
+		{sound + "\n prefix = var.prefix\n inbound_queue_arn = " + arn, "and there are both."},
+		{sound + "\n server_principals = [\"arn:aws:iam::111122223333:role/a\"]", "only beside prefix and inbound_queue_arn"},
 	})
 }
 
@@ -224,8 +233,8 @@ func TestBadInputOfCore(t *testing.T) {
 		{prefix + `message_bytes_max = 262143`, "Want a message_bytes_max of 262144"},
 		{prefix + `message_bytes_max = 1048577`, "to 1048576 (1 MiB), a whole number"},
 		{prefix + `iam_path = "/kinesin"`, "Want an iam_path that begins and ends with a slash"},
-		{prefix + `inbound_age_alarm_seconds = 0`, "Want an inbound_age_alarm_seconds of 1 to 1209600"},
-		{prefix + `throttle_alarm_requests = -1`, "Want a throttle_alarm_requests of 0 or more."},
+		{prefix + `alarm_thresholds = { inbound_age_seconds = 0 }`, "an inbound_age_seconds of 1 to 1209600"},
+		{prefix + `alarm_thresholds = { throttled_requests = -1 }`, "inbound_dlq_messages and throttled_requests of 0 or more."},
 		{prefix + `iam_path = "/` + strings.Repeat("p", 511) + `/"`, "of up to 512 characters"},
 		{prefix + `deletion_protection = "perhaps"`, "a bool is required"},
 	}, badTags(prefix, 49)...))

@@ -61,6 +61,6 @@ module "lambda" {
   consumer_principals                 = try(each.value.consumer_principals, null)
   iam_path                            = "/kinesin/"
   alarm_actions                       = [aws_sns_topic.alarms.arn]
-  age_alarm_seconds                   = try(each.value.age_alarm_seconds, null)
+  alarm_thresholds                    = try(each.value.alarm_thresholds, null)
   tags                                = { team = each.value.team }
 }

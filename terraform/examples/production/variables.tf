@@ -93,7 +93,7 @@ variable "lambdas" {
 
 locals {
   settings = [
-    "team", "mode", "priorities", "shards", "max_attempts", "timeout_seconds", "backoff_seconds", "retention_seconds", "age_alarm_seconds",
+    "team", "mode", "priorities", "shards", "max_attempts", "timeout_seconds", "backoff_seconds", "retention_seconds", "alarm_thresholds",
     "consumer_visibility_timeout_seconds", "consumer_message_retention_seconds", "consumer_receives_max", "sender_principals", "consumer_principals",
   ]
 }

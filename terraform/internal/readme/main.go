@@ -1,7 +1,7 @@
 // Command readme writes the tables of inputs and outputs into the README of each module of terraform/ that it
 // is given, from the module's variables, outputs and resources:
 //
-//	go run . ../../modules/core ../../modules/lambda
+//	go run . ../../modules/*
 //
 // They go between two marks, which the README has to have; the rest of it is written by hand and left alone.
 // With -check nothing is written: a README that is not up to date is named, and the exit status is 1. A

@@ -1,7 +1,8 @@
 locals {
-  throttled = !var.alarms ? {} : merge(
+  alarmed = var.create && var.alarms
+  throttled = !local.alarmed ? {} : merge(
     { for name, table in local.tables : name => { TableName = table.name } },
-    { for name, index in local.tasks_indexes : "tasks-${name}" => { TableName = aws_dynamodb_table.tasks.name, GlobalSecondaryIndexName = name } },
+    { for name, index in local.tasks_indexes : "tasks-${name}" => { TableName = aws_dynamodb_table.tasks[0].name, GlobalSecondaryIndexName = name } },
   )
   throttles = merge([
     for name, dimensions in local.throttled : { for way in ["read", "write"] : "${name}-${way}" => { metric = "${title(way)}ThrottleEvents", dimensions = dimensions } }
@@ -9,18 +10,18 @@ locals {
 }
 
 resource "aws_cloudwatch_metric_alarm" "inbound_age" {
-  count = var.alarms ? 1 : 0
+  count = local.alarmed ? 1 : 0
 
   alarm_name          = "${var.prefix}-inbound-age"
   alarm_description   = "Tasks wait in the inbound queue: do servers with the role inbound run, is --inbound-rate too low, or are the tables throttled? They are safe there for 14 days."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateAgeOfOldestMessage"
-  dimensions          = { QueueName = aws_sqs_queue.inbound.name }
+  dimensions          = { QueueName = aws_sqs_queue.inbound[0].name }
   statistic           = "Maximum"
   period              = 60
   evaluation_periods  = 3
   comparison_operator = "GreaterThanThreshold"
-  threshold           = var.inbound_age_alarm_seconds
+  threshold           = var.alarm_thresholds.inbound_age_seconds
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
@@ -28,18 +29,18 @@ resource "aws_cloudwatch_metric_alarm" "inbound_age" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "inbound_dlq" {
-  count = var.alarms ? 1 : 0
+  count = local.alarmed ? 1 : 0
 
   alarm_name          = "${var.prefix}-inbound-dlq"
   alarm_description   = "Messages were received from the inbound queue a thousand times and never taken to the store: read the logs of servers with the role inbound, then start a message move task."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
-  dimensions          = { QueueName = aws_sqs_queue.inbound_dlq.name }
+  dimensions          = { QueueName = aws_sqs_queue.inbound_dlq[0].name }
   statistic           = "Maximum"
   period              = 60
   evaluation_periods  = 1
   comparison_operator = "GreaterThanThreshold"
-  threshold           = 0
+  threshold           = var.alarm_thresholds.inbound_dlq_messages
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
@@ -58,7 +59,7 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
   period              = 60
   evaluation_periods  = 3
   comparison_operator = "GreaterThanThreshold"
-  threshold           = var.throttle_alarm_requests
+  threshold           = var.alarm_thresholds.throttled_requests
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions

@@ -2,7 +2,7 @@ locals {
   # The tables that are scaled: "tasks", or "tasks_dead" for an index of it.
   scaled = !local.provisioned ? {} : merge(
     { for name, table in local.tables : name => { id = "table/${table.name}", kind = "table" } },
-    { for name, index in local.tasks_indexes : "tasks_${name}" => { id = "table/${aws_dynamodb_table.tasks.name}/index/${name}", kind = "index" } },
+    { for name, index in local.tasks_indexes : "tasks_${name}" => { id = "table/${aws_dynamodb_table.tasks[0].name}/index/${name}", kind = "index" } },
   )
   scalings = merge([
     for name, of in local.scaled : {

@@ -12,7 +12,7 @@ locals {
   }
 
   inbound_metric = { for metric in ["ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "NumberOfMessagesSent", "NumberOfMessagesDeleted"] :
-  metric => ["AWS/SQS", metric, "QueueName", aws_sqs_queue.inbound.name] }
+  metric => ["AWS/SQS", metric, "QueueName", "${var.prefix}-inbound"] }
 
   # By title: what a plot of the tables shows, and how.
   table_plots = {
@@ -69,7 +69,7 @@ locals {
 }
 
 resource "aws_cloudwatch_dashboard" "installation" {
-  count = var.dashboard ? 1 : 0
+  count = var.create && var.dashboard ? 1 : 0
 
   dashboard_name = "${var.prefix}-kinesin"
   dashboard_body = jsonencode(local.dashboard_body)

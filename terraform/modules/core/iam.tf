@@ -47,28 +47,6 @@ locals {
     }
   }
 
-  # At its start each process compares tables and queues with what they have to be.
-  check_statements = [
-    {
-      Sid      = "CheckTables"
-      Effect   = "Allow"
-      Action   = ["dynamodb:DescribeTable"]
-      Resource = [local.tables.schedule.arn, local.tables.tasks.arn, local.tables.payloads.arn, local.tables.control.arn]
-    },
-    {
-      Sid      = "CheckExpiry"
-      Effect   = "Allow"
-      Action   = ["dynamodb:DescribeTimeToLive"]
-      Resource = [local.tables.tasks.arn, local.tables.payloads.arn]
-    },
-    {
-      Sid      = "CheckQueues"
-      Effect   = "Allow"
-      Action   = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"]
-      Resource = local.queues_arn
-    },
-  ]
-
   # The key that tables and queues are under, and those that they were under or will be.
   kms_key_arns = distinct(compact(concat([var.kms_key_arn], var.other_kms_key_arns)))
 
@@ -93,7 +71,27 @@ locals {
     for role, may in local.role_actions : role => jsonencode({
       Version = "2012-10-17"
       Statement = concat(
-        local.check_statements,
+        # At its start each process compares tables and queues with what they have to be.
+        [
+          {
+            Sid      = "CheckTables"
+            Effect   = "Allow"
+            Action   = ["dynamodb:DescribeTable"]
+            Resource = [local.tables.schedule.arn, local.tables.tasks.arn, local.tables.payloads.arn, local.tables.control.arn]
+          },
+          {
+            Sid      = "CheckExpiry"
+            Effect   = "Allow"
+            Action   = ["dynamodb:DescribeTimeToLive"]
+            Resource = [local.tables.tasks.arn, local.tables.payloads.arn]
+          },
+          {
+            Sid      = "CheckQueues"
+            Effect   = "Allow"
+            Action   = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"]
+            Resource = local.queues_arn
+          },
+        ],
         [for name in ["schedule", "tasks", "payloads"] : {
           Sid      = title(name)
           Effect   = "Allow"
@@ -127,13 +125,13 @@ locals {
           Sid      = "NotInboundDLQ"
           Effect   = "Deny"
           Action   = ["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
-          Resource = aws_sqs_queue.inbound_dlq.arn
+          Resource = aws_sqs_queue.inbound_dlq[0].arn
         }],
         [for actions in [may.inbound] : {
           Sid      = "InboundQueue"
           Effect   = "Allow"
           Action   = [for action in actions : "sqs:${action}"]
-          Resource = aws_sqs_queue.inbound.arn
+          Resource = aws_sqs_queue.inbound[0].arn
         } if length(actions) > 0],
         # For `kinesin dead-letter`: the dead-letter queues of deliver lambdas.
         [for actions in [may.dead] : {
@@ -145,11 +143,11 @@ locals {
         local.kms_table_statements,
         local.kms_queue_statements,
       )
-    })
+    }) if var.create
   }
 
   # For the pipelines of teams that call the module lambda: rows of the kind registration, and no others.
-  registrar_document = jsonencode({
+  registrar_document = !var.create ? null : jsonencode({
     Version = "2012-10-17"
     Statement = concat(
       [{
@@ -175,7 +173,7 @@ resource "aws_iam_policy" "role" {
 }
 
 resource "aws_iam_policy" "registrar" {
-  count = var.iam_policies ? 1 : 0
+  count = var.create && var.iam_policies ? 1 : 0
 
   name        = "${var.prefix}-registrar"
   path        = var.iam_path

@@ -2,6 +2,7 @@
 # test compares.
 
 resource "aws_sqs_queue" "inbound_dlq" {
+  count      = var.create ? 1 : 0
   depends_on = [aws_dynamodb_table.tasks]
 
   name                              = "${var.prefix}-inbound-dlq"
@@ -14,6 +15,8 @@ resource "aws_sqs_queue" "inbound_dlq" {
 }
 
 resource "aws_sqs_queue" "inbound" {
+  count = var.create ? 1 : 0
+
   name                              = "${var.prefix}-inbound"
   visibility_timeout_seconds        = 30
   message_retention_seconds         = 1209600
@@ -24,17 +27,19 @@ resource "aws_sqs_queue" "inbound" {
   tags                              = local.tags
 
   redrive_policy = jsonencode({
-    deadLetterTargetArn = aws_sqs_queue.inbound_dlq.arn
+    deadLetterTargetArn = aws_sqs_queue.inbound_dlq[0].arn
     maxReceiveCount     = 1000
   })
 }
 
 resource "aws_sqs_queue_redrive_allow_policy" "inbound_dlq" {
-  queue_url = aws_sqs_queue.inbound_dlq.id
+  count = var.create ? 1 : 0
+
+  queue_url = aws_sqs_queue.inbound_dlq[0].id
 
   redrive_allow_policy = jsonencode({
     redrivePermission = "byQueue"
-    sourceQueueArns   = [aws_sqs_queue.inbound.arn]
+    sourceQueueArns   = [aws_sqs_queue.inbound[0].arn]
   })
 }
 
@@ -53,23 +58,23 @@ locals {
 
   receiving = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:PurgeQueue"]
 
-  queues = {
-    inbound = {
-      url      = aws_sqs_queue.inbound.id
-      arn      = aws_sqs_queue.inbound.arn
+  queues = merge(
+    { for queue in aws_sqs_queue.inbound : "inbound" => {
+      url      = queue.id
+      arn      = queue.arn
       send     = concat(local.server_principals, var.operator_principals, local.sender_principals)
       receive  = concat(local.server_principals, var.operator_principals)
       accounts = var.sender_principals
-    }
+    } },
     # SQS itself puts messages there, and people take them out.
-    inbound_dlq = {
-      url      = aws_sqs_queue.inbound_dlq.id
-      arn      = aws_sqs_queue.inbound_dlq.arn
+    { for queue in aws_sqs_queue.inbound_dlq : "inbound_dlq" => {
+      url      = queue.id
+      arn      = queue.arn
       send     = var.operator_principals
       receive  = var.operator_principals
       accounts = []
-    }
-  }
+    } },
+  )
 }
 
 resource "aws_sqs_queue_policy" "tls" {

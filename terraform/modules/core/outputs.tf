@@ -1,9 +1,9 @@
 output "lambdas" {
   description = "Facts about this installation for the module `lambda`: pass them as `core`."
-  value = {
+  value = !var.create ? null : {
     prefix            = var.prefix
     control_table     = aws_dynamodb_table.simple["control"].name
-    inbound_queue_arn = aws_sqs_queue.inbound.arn
+    inbound_queue_arn = aws_sqs_queue.inbound[0].arn
     kms_key_arn       = var.kms_key_arn
 
     other_kms_key_arns = var.other_kms_key_arns
@@ -16,17 +16,17 @@ output "lambdas" {
 
 output "prefix" {
   description = "The prefix, as in `kinesin serve --aws-prefix`."
-  value       = var.prefix
+  value       = var.create ? var.prefix : null
 }
 
 output "region" {
   description = "The region that everything is in, as in `AWS_REGION`."
-  value       = local.table_region
+  value       = var.create ? local.table_region : null
 }
 
 output "helm_values" {
   description = "Values of the chart `deploy/chart/kinesin` that say where tables and queues are: `terraform output -json helm_values > values.json`, then `helm install -f values.json`."
-  value = merge(
+  value = !var.create ? null : merge(
     { store = "dynamodb", aws = { prefix = var.prefix, region = local.table_region } },
     { for arn in compact([var.service_account_role_arn]) : "serviceAccount" => { annotations = { "eks.amazonaws.com/role-arn" = arn } } },
   )
@@ -34,7 +34,7 @@ output "helm_values" {
 
 output "serve_environment" {
   description = "The environment of `kinesin serve` outside Kubernetes."
-  value = {
+  value = !var.create ? null : {
     KINESIN_STORE      = "dynamodb"
     KINESIN_QUEUE      = "sqs"
     KINESIN_AWS_PREFIX = var.prefix
@@ -54,12 +54,12 @@ output "table_arns" {
 
 output "inbound_queue" {
   description = "Name, URL and ARN of the inbound queue, for `sdk/sqsinbound`."
-  value       = { name = aws_sqs_queue.inbound.name, url = aws_sqs_queue.inbound.id, arn = aws_sqs_queue.inbound.arn }
+  value       = one([for queue in aws_sqs_queue.inbound : { name = queue.name, url = queue.id, arn = queue.arn }])
 }
 
 output "inbound_dlq" {
   description = "Name, URL and ARN of the dead-letter queue behind the inbound queue."
-  value       = { name = aws_sqs_queue.inbound_dlq.name, url = aws_sqs_queue.inbound_dlq.id, arn = aws_sqs_queue.inbound_dlq.arn }
+  value       = one([for queue in aws_sqs_queue.inbound_dlq : { name = queue.name, url = queue.id, arn = queue.arn }])
 }
 
 output "role_policy_arns" {

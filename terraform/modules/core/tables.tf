@@ -7,7 +7,7 @@
 # there with the tasks in it.
 
 resource "aws_dynamodb_table" "simple" {
-  for_each = local.simple_tables
+  for_each = var.create ? local.simple_tables : {}
 
   name                        = "${var.prefix}-${each.key}"
   billing_mode                = var.billing_mode
@@ -54,6 +54,8 @@ resource "aws_dynamodb_table" "simple" {
 }
 
 resource "aws_dynamodb_table" "tasks" {
+  count = var.create ? 1 : 0
+
   name                        = "${var.prefix}-tasks"
   billing_mode                = var.billing_mode
   hash_key                    = "i"

@@ -1,3 +1,10 @@
+variable "create" {
+  description = "Make the installation. With false the module makes nothing, asks nothing of AWS, and all outputs are null or empty."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "prefix" {
   description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. One installation, one prefix; none may be another one followed by a hyphen, since the policies are for everything named `<prefix>-*`. IAM policies know no region: in a second region of an account take another prefix."
   type        = string
@@ -211,35 +218,32 @@ variable "alarm_actions" {
   }
 }
 
+variable "alarm_thresholds" {
+  description = "What the alarms go off above: `inbound_age_seconds` is the age of the oldest message in the inbound queue (1 to 1209600), for three minutes on end; `inbound_dlq_messages` how many its dead-letter queue has; `throttled_requests` how many requests to a table, or an index, DynamoDB put off in each of three minutes on end."
+  type = object({
+    inbound_age_seconds  = optional(number, 120)
+    inbound_dlq_messages = optional(number, 0)
+    throttled_requests   = optional(number, 10)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = var.alarm_thresholds.inbound_age_seconds >= 1 && var.alarm_thresholds.inbound_age_seconds <= 1209600
+    error_message = "Want alarm_thresholds with an inbound_age_seconds of 1 to 1209600, which is as long as SQS keeps a message."
+  }
+
+  validation {
+    condition     = var.alarm_thresholds.inbound_dlq_messages >= 0 && var.alarm_thresholds.throttled_requests >= 0
+    error_message = "Want alarm_thresholds with inbound_dlq_messages and throttled_requests of 0 or more."
+  }
+}
+
 variable "dashboard" {
   description = "Make the CloudWatch dashboard `PREFIX-kinesin`: queues, tables and dead-letter queues of the installation, and its alarms. AWS bills 3 USD a month for each beyond the account's first three."
   type        = bool
   default     = false
   nullable    = false
-}
-
-variable "inbound_age_alarm_seconds" {
-  description = "The alarm goes off when a task has been in the inbound queue that long, for three minutes on end."
-  type        = number
-  default     = 120
-  nullable    = false
-
-  validation {
-    condition     = var.inbound_age_alarm_seconds >= 1 && var.inbound_age_alarm_seconds <= 1209600
-    error_message = "Want an inbound_age_alarm_seconds of 1 to 1209600, which is as long as SQS keeps a message."
-  }
-}
-
-variable "throttle_alarm_requests" {
-  description = "The alarm goes off when DynamoDB put off more requests than this to a table, or an index, in each of three minutes on end."
-  type        = number
-  default     = 10
-  nullable    = false
-
-  validation {
-    condition     = var.throttle_alarm_requests >= 0
-    error_message = "Want a throttle_alarm_requests of 0 or more."
-  }
 }
 
 variable "tags" {

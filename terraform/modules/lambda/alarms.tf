@@ -1,7 +1,7 @@
 locals {
   # Servers send deliveries up to 900 s ahead, and the age of a message counts from then on.
   age_alarm_preset  = local.deliver ? max(1800, 1200 + var.consumer_visibility_timeout_seconds) : 300
-  age_alarm_seconds = var.age_alarm_seconds == null ? local.age_alarm_preset : var.age_alarm_seconds
+  age_alarm_seconds = var.alarm_thresholds.age_seconds == null ? local.age_alarm_preset : var.alarm_thresholds.age_seconds
 }
 
 resource "aws_cloudwatch_metric_alarm" "age" {
@@ -35,7 +35,7 @@ resource "aws_cloudwatch_metric_alarm" "dlq" {
   period              = 60
   evaluation_periods  = 1
   comparison_operator = "GreaterThanThreshold"
-  threshold           = 0
+  threshold           = var.alarm_thresholds.dlq_messages
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions

@@ -1,6 +1,6 @@
 locals {
   # Messages that were sent before a change of core's key are still under that one.
-  kms_statements = [for i, key in distinct(compact(concat([local.kms_key], var.core.other_kms_key_arns))) : {
+  kms_statements = [for i, key in distinct(compact(concat([local.kms_key], local.core.other_kms_key_arns))) : {
     Sid       = i == 0 ? "Key" : "Key${i}"
     Effect    = "Allow"
     Action    = ["kms:Decrypt"]
@@ -9,7 +9,7 @@ locals {
   }]
 
   # Workers of a managed lambda call servers, with a token, and AWS never: there is nothing to allow them.
-  worker_document = !local.deliver ? null : jsonencode({
+  worker_document = !var.create || !local.deliver ? null : jsonencode({
     Version = "2012-10-17"
     Statement = concat([{
       Sid      = "Consume"
@@ -20,16 +20,16 @@ locals {
   })
 
   # A program with sdk/sqsinbound. The inbound queue is that of all lambdas: the key that goes with it is what is secret.
-  sender_document = jsonencode({
+  sender_document = !var.create ? null : jsonencode({
     Version = "2012-10-17"
     Statement = concat(
       [{
         Sid      = "Schedule"
         Effect   = "Allow"
         Action   = ["sqs:GetQueueUrl", "sqs:SendMessage"]
-        Resource = var.core.inbound_queue_arn
+        Resource = local.core.inbound_queue_arn
       }],
-      [for i, key in distinct(compact(concat([var.core.kms_key_arn], var.core.other_kms_key_arns))) : {
+      [for i, key in distinct(compact(concat([local.core.kms_key_arn], local.core.other_kms_key_arns))) : {
         Sid       = i == 0 ? "Key" : "Key${i}"
         Effect    = "Allow"
         Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
@@ -41,25 +41,25 @@ locals {
 }
 
 resource "aws_iam_policy" "worker" {
-  count = var.iam_policies && local.deliver ? 1 : 0
+  count = var.create && var.iam_policies && local.deliver ? 1 : 0
   # A name that is taken is refused there, and says so.
   depends_on = [aws_dynamodb_table_item.registration]
 
-  name        = "${var.core.prefix}-${var.name}-worker"
+  name        = "${local.core.prefix}-${var.name}-worker"
   path        = var.iam_path
-  description = "Consume the queues of lambda ${var.name} of ${var.core.prefix}"
+  description = "Consume the queues of lambda ${var.name} of ${local.core.prefix}"
   policy      = local.worker_document
   tags        = local.tags
 }
 
 resource "aws_iam_policy" "sender" {
-  count = var.iam_policies ? 1 : 0
+  count = var.create && var.iam_policies ? 1 : 0
   # A name that is taken is refused there, and says so.
   depends_on = [aws_dynamodb_table_item.registration]
 
-  name        = "${var.core.prefix}-${var.name}-sender"
+  name        = "${local.core.prefix}-${var.name}-sender"
   path        = var.iam_path
-  description = "Schedule tasks of lambda ${var.name} of ${var.core.prefix} straight into the inbound queue"
+  description = "Schedule tasks of lambda ${var.name} of ${local.core.prefix} straight into the inbound queue"
   policy      = local.sender_document
   tags        = local.tags
 }

@@ -1,6 +1,6 @@
 output "name" {
   description = "Name of the lambda, once it is registered: servers know it within seconds."
-  value       = var.name
+  value       = var.create ? var.name : null
   depends_on  = [aws_dynamodb_table_item.registration, aws_sqs_queue.priority, aws_sqs_queue.dlq]
 }
 

@@ -3,10 +3,10 @@
 
 locals {
   deliver = var.mode == "deliver"
-  tags    = merge(var.tags, { "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode })
-  kms_key = var.kms_key_arn != null ? var.kms_key_arn : var.core.kms_key_arn
+  tags    = merge(var.tags, { "kinesin:prefix" = local.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode })
+  kms_key = var.kms_key_arn != null ? var.kms_key_arn : local.core.kms_key_arn
 
-  queue_names = { for priority in var.priorities : priority => "${var.core.prefix}-${var.name}-${priority}" }
+  queue_names = { for priority in var.priorities : priority => "${local.core.prefix}-${var.name}-${priority}" if var.create }
   dlq_names   = { for priority, name in local.queue_names : priority => "${name}-dlq" if local.deliver }
 
   # Messages that no consumer has read or no server has received by then are gone: managed tasks are in the
@@ -25,7 +25,7 @@ locals {
   # Whoever is not named is denied by the queue itself; core's inbound.tf says why it is written so. Of a managed lambda that goes for
   # those who receive, too: only servers do. Whoever gives out the worker policy chooses the consumers of a
   # deliver lambda. A core of a version that names nobody denies nobody.
-  named    = concat(var.core.server_principals, var.core.operator_principals)
+  named    = concat(local.core.server_principals, local.core.operator_principals)
   may_send = concat(local.named, [for arn in var.sender_principals : replace(arn, "/:root$/", ":*")])
   only_named = [for of in [
     { sid = "OnlyNamedSenders", actions = ["sqs:SendMessage"], arns = local.may_send, wanted = true },
@@ -36,10 +36,10 @@ locals {
     Principal = "*"
     Action    = of.actions
     Condition = { Bool = { "aws:PrincipalIsAWSService" = "false" }, ArnNotLike = { "aws:PrincipalArn" = of.arns } }
-  } if of.wanted && length(var.core.server_principals) > 0]
+  } if of.wanted && length(local.core.server_principals) > 0]
   # SQS itself puts messages on a dead-letter queue, and nobody else has to.
   only_sqs = [for statement in local.only_named : merge(statement, {
-    Condition = merge({ Bool = { "aws:PrincipalIsAWSService" = "false" } }, { for arns in [var.core.operator_principals] : "ArnNotLike" => { "aws:PrincipalArn" = arns } if length(arns) > 0 })
+    Condition = merge({ Bool = { "aws:PrincipalIsAWSService" = "false" } }, { for arns in [local.core.operator_principals] : "ArnNotLike" => { "aws:PrincipalArn" = arns } if length(arns) > 0 })
   })]
 
   # AWS Lambda's event source mapping, and some client libraries at their start, look at the attributes.
@@ -52,7 +52,7 @@ resource "aws_sqs_queue" "dlq" {
 
   name                              = each.value
   message_retention_seconds         = local.retention_dlq
-  max_message_size                  = var.core.message_bytes_max
+  max_message_size                  = local.core.message_bytes_max
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
@@ -66,7 +66,7 @@ resource "aws_sqs_queue" "priority" {
   name                              = each.value
   visibility_timeout_seconds        = local.deliver ? var.consumer_visibility_timeout_seconds : 30
   message_retention_seconds         = local.deliver ? var.consumer_message_retention_seconds : local.retention_managed
-  max_message_size                  = var.core.message_bytes_max
+  max_message_size                  = local.core.message_bytes_max
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300

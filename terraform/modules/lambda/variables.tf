@@ -1,5 +1,12 @@
+variable "create" {
+  description = "Make the lambda. With false the module makes nothing, asks nothing of AWS, and all outputs are null or empty; `core` may then be null, as that of a module `core` with `create = false` is."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "core" {
-  description = "The installation: output `lambdas` of the module `core`."
+  description = "The installation: output `lambdas` of the module `core`. Whoever has it not at hand leaves it out, and gives `prefix` and `inbound_queue_arn`."
   type = object({
     prefix            = string
     control_table     = string
@@ -12,20 +19,94 @@ variable "core" {
     server_principals   = optional(list(string), [])
     operator_principals = optional(list(string), [])
   })
-  nullable = false
+  default = null
 
   validation {
-    condition     = can(regex("^[a-zA-Z0-9_-]{1,20}$", var.core.prefix))
-    error_message = "Want a core.prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
+    condition     = !var.create || (var.core == null) != (var.prefix == null && var.inbound_queue_arn == null)
+    error_message = "Want the installation in one way: core, which is the output `lambdas` of the module core, or prefix and inbound_queue_arn, and ${var.core == null ? "there is neither" : "there are both"}."
   }
 
   validation {
     condition = (
+      var.core == null || var.core_kms_key_arn == null && length(var.other_kms_key_arns) == 0 && var.message_bytes_max == 1048576 &&
+      length(var.server_principals) == 0 && length(var.operator_principals) == 0
+    )
+    error_message = "Want core_kms_key_arn, other_kms_key_arns, message_bytes_max, server_principals and operator_principals only beside prefix and inbound_queue_arn: core has them in it."
+  }
+
+  validation {
+    condition     = var.core == null || can(regex("^[a-zA-Z0-9_-]{1,20}$", var.core.prefix))
+    error_message = "Want a core.prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
+  }
+
+  validation {
+    condition = var.core == null || (
       can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:[^:]+$", var.core.inbound_queue_arn)) &&
       try(var.core.control_table == "${var.core.prefix}-control" && endswith(var.core.inbound_queue_arn, ":${var.core.prefix}-inbound"), false)
     )
     error_message = "Want as core the output `lambdas` of the module core: with the prefix prod the control_table prod-control, and an inbound_queue_arn such as arn:aws:sqs:eu-west-1:111122223333:prod-inbound."
   }
+}
+
+variable "prefix" {
+  description = "Instead of `core`: the prefix of the installation."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.prefix == null || can(regex("^[a-zA-Z0-9_-]{1,20}$", var.prefix))
+    error_message = "Want a prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
+  }
+}
+
+variable "inbound_queue_arn" {
+  description = "Beside `prefix`: ARN of the inbound queue of the installation, with its region and account."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = (var.inbound_queue_arn == null) == (var.prefix == null)
+    error_message = "Want prefix and inbound_queue_arn together: one of them is missing."
+  }
+
+  validation {
+    condition     = var.inbound_queue_arn == null || var.prefix == null || can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:${var.prefix}-inbound$", var.inbound_queue_arn))
+    error_message = "Want as inbound_queue_arn that of the queue PREFIX-inbound: with the prefix prod such as arn:aws:sqs:eu-west-1:111122223333:prod-inbound."
+  }
+}
+
+variable "core_kms_key_arn" {
+  description = "Beside `prefix`: `kms_key_arn` of the module `core`, when the installation has a KMS key of its own."
+  type        = string
+  default     = null
+}
+
+variable "other_kms_key_arns" {
+  description = "Beside `prefix`: as in the module `core`."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
+variable "message_bytes_max" {
+  description = "Beside `prefix`: as in the module `core`."
+  type        = number
+  default     = 1048576
+  nullable    = false
+}
+
+variable "server_principals" {
+  description = "Beside `prefix`: as in the module `core`; the ARNs of the roles of servers. Empty: the queues deny nobody."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
+variable "operator_principals" {
+  description = "Beside `prefix`: as in the module `core`."
+  type        = list(string)
+  default     = []
+  nullable    = false
 }
 
 variable "name" {
@@ -40,7 +121,7 @@ variable "name" {
 
   validation {
     condition = alltrue([for priority in var.priorities :
-    length("${var.core.prefix}-${var.name}-${priority}${var.mode == "deliver" ? "-dlq" : ""}") <= 80])
+    length("${local.core.prefix}-${var.name}-${priority}${var.mode == "deliver" ? "-dlq" : ""}") <= 80])
     error_message = "A queue of this lambda would have a name of more than the 80 characters that SQS allows (prefix-name-priority, and -dlq for mode deliver): shorten the name, its priorities or the prefix."
   }
 
@@ -391,14 +472,23 @@ variable "alarm_actions" {
   }
 }
 
-variable "age_alarm_seconds" {
-  description = "The alarm goes off when the oldest message of a queue is older than this for three minutes on end. Null: 300 for mode managed, where messages wait for free workers; for mode deliver 1200 more than the consumer's visibility timeout, and at least 1800: servers send up to 15 minutes ahead, and SQS counts from then on, also while it delays a message and while a consumer has it."
-  type        = number
-  default     = null
+variable "alarm_thresholds" {
+  description = "What the alarms go off above: `age_seconds` is the age of the oldest message of a queue (1 to 1209600), for three minutes on end; `dlq_messages` how many a dead-letter queue has. An `age_seconds` of null is 300 for mode managed, where messages wait for free workers; for mode deliver 1200 more than the consumer's visibility timeout, and at least 1800: servers send up to 15 minutes ahead, and SQS counts from then on, also while it delays a message and while a consumer has it."
+  type = object({
+    age_seconds  = optional(number)
+    dlq_messages = optional(number, 0)
+  })
+  default  = {}
+  nullable = false
 
   validation {
-    condition     = var.age_alarm_seconds == null ? true : var.age_alarm_seconds >= 1 && var.age_alarm_seconds <= 1209600
-    error_message = "Want an age_alarm_seconds of 1 to 1209600, which is as long as SQS keeps a message."
+    condition     = var.alarm_thresholds.age_seconds == null ? true : var.alarm_thresholds.age_seconds >= 1 && var.alarm_thresholds.age_seconds <= 1209600
+    error_message = "Want alarm_thresholds with an age_seconds of 1 to 1209600, which is as long as SQS keeps a message."
+  }
+
+  validation {
+    condition     = var.alarm_thresholds.dlq_messages >= 0
+    error_message = "Want alarm_thresholds with dlq_messages of 0 or more."
   }
 }
 

@@ -44,7 +44,7 @@ run "defaults" {
   }
 
   assert {
-    condition     = aws_dynamodb_table.tasks.billing_mode == "PAY_PER_REQUEST" && aws_dynamodb_table.tasks.deletion_protection_enabled && aws_dynamodb_table.tasks.point_in_time_recovery[0].enabled
+    condition     = aws_dynamodb_table.tasks[0].billing_mode == "PAY_PER_REQUEST" && aws_dynamodb_table.tasks[0].deletion_protection_enabled && aws_dynamodb_table.tasks[0].point_in_time_recovery[0].enabled
     error_message = "The tables are not on demand, protected and backed up."
   }
 
@@ -54,7 +54,7 @@ run "defaults" {
   }
 
   assert {
-    condition     = aws_sqs_queue.inbound.sqs_managed_sse_enabled && aws_sqs_queue.inbound.kms_master_key_id == null
+    condition     = aws_sqs_queue.inbound[0].sqs_managed_sse_enabled && aws_sqs_queue.inbound[0].kms_master_key_id == null
     error_message = "The inbound queue is not encrypted by SQS."
   }
 
@@ -153,6 +153,18 @@ run "nothing_but_the_store" {
   assert {
     condition     = length(output.alarm_arns) == 0 && length(output.role_policy_arns) == 0 && output.registrar_policy_arn == null && length(output.role_policy_documents) == 3
     error_message = "There is more than was asked for, or the documents are missing."
+  }
+}
+
+run "thresholds" {
+  variables {
+    alarm_thresholds = { inbound_age_seconds = 60, throttled_requests = 100 }
+  }
+
+  assert {
+    condition = (aws_cloudwatch_metric_alarm.inbound_age[0].threshold == 60 && aws_cloudwatch_metric_alarm.inbound_dlq[0].threshold == 0 &&
+    alltrue([for alarm in aws_cloudwatch_metric_alarm.throttles : alarm.threshold == 100]))
+    error_message = "The alarms have other thresholds."
   }
 }
 

@@ -49,7 +49,7 @@ run "key_and_the_longest_names" {
   }
 
   assert {
-    condition     = aws_sqs_queue.inbound.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.inbound_dlq.kms_master_key_id == var.kms_key_arn
+    condition     = aws_sqs_queue.inbound[0].kms_master_key_id == var.kms_key_arn && aws_sqs_queue.inbound_dlq[0].kms_master_key_id == var.kms_key_arn
     error_message = "A queue is not under the key."
   }
 

@@ -49,7 +49,7 @@ run "provisioned" {
   }
 
   assert {
-    condition     = aws_dynamodb_table.tasks.write_capacity == 7 && aws_appautoscaling_target.capacity["tasks-write"].max_capacity == 70
+    condition     = aws_dynamodb_table.tasks[0].write_capacity == 7 && aws_appautoscaling_target.capacity["tasks-write"].max_capacity == 70
     error_message = "The capacity is not the one that was asked for."
   }
 

@@ -63,12 +63,12 @@ run "managed" {
   }
 
   assert {
-    condition     = jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration.item).r.B, 12, -1))).priorities == ["high", "normal", "low"]
+    condition     = jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration[0].item).r.B, 12, -1))).priorities == ["high", "normal", "low"]
     error_message = "The registration has other priorities."
   }
 
   assert {
-    condition     = join(",", keys(jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration.item).r.B, 12, -1))))) == "format,mode,priorities,shards"
+    condition     = join(",", keys(jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration[0].item).r.B, 12, -1))))) == "format,mode,priorities,shards"
     error_message = "The registration has settings that nobody gave, and that are the servers' to choose."
   }
 

@@ -6,6 +6,20 @@
 # nothing behind in the state, neither the guard nor a policy.
 
 locals {
+  # The installation, in whichever way the call names it. Without create there may be none, and nobody reads what is made of this.
+  core = var.core != null ? var.core : {
+    prefix            = var.prefix == null ? "" : var.prefix
+    control_table     = "${var.prefix == null ? "" : var.prefix}-control"
+    inbound_queue_arn = var.inbound_queue_arn == null ? "arn:::::" : var.inbound_queue_arn
+    kms_key_arn       = var.core_kms_key_arn
+
+    other_kms_key_arns = var.other_kms_key_arns
+    message_bytes_max  = var.message_bytes_max
+
+    server_principals   = var.server_principals
+    operator_principals = var.operator_principals
+  }
+
   # In the JSON of the API, without what nobody gave: that has the servers' default.
   registration = {
     for name, value in {
@@ -55,16 +69,22 @@ locals {
   row_head = "AQAAAAAAAAAB"
 
   # arn:PARTITION:sqs:REGION:ACCOUNT:NAME
-  core_region  = split(":", var.core.inbound_queue_arn)[3]
-  core_account = split(":", var.core.inbound_queue_arn)[4]
+  core_region  = split(":", local.core.inbound_queue_arn)[3]
+  core_account = split(":", local.core.inbound_queue_arn)[4]
 }
 
-data "aws_region" "current" {}
+data "aws_region" "current" {
+  count = var.create ? 1 : 0
+}
 
-data "aws_caller_identity" "current" {}
+data "aws_caller_identity" "current" {
+  count = var.create ? 1 : 0
+}
 
 resource "aws_dynamodb_table_item" "registration" {
-  table_name = var.core.control_table
+  count = var.create ? 1 : 0
+
+  table_name = local.core.control_table
   hash_key   = "c"
   range_key  = "n"
 
@@ -77,8 +97,8 @@ resource "aws_dynamodb_table_item" "registration" {
 
   lifecycle {
     precondition {
-      condition     = data.aws_region.current.region == local.core_region
-      error_message = "The installation ${var.core.prefix} is in the region ${local.core_region}, and the provider of this module call in ${data.aws_region.current.region}: configure a provider for ${local.core_region}, and give the call that one."
+      condition     = data.aws_region.current[0].region == local.core_region
+      error_message = "The installation ${local.core.prefix} is in the region ${local.core_region}, and the provider of this module call in ${data.aws_region.current[0].region}: configure a provider for ${local.core_region}, and give the call that one."
     }
 
     # An item of DynamoDB has at most 400 KB.
@@ -88,14 +108,16 @@ resource "aws_dynamodb_table_item" "registration" {
     }
 
     precondition {
-      condition     = data.aws_caller_identity.current.account_id == local.core_account
-      error_message = "The installation ${var.core.prefix} is in the account ${local.core_account}, and the provider of this module call in ${data.aws_caller_identity.current.account_id}: lambdas are made in the account of their installation."
+      condition     = data.aws_caller_identity.current[0].account_id == local.core_account
+      error_message = "The installation ${local.core.prefix} is in the account ${local.core_account}, and the provider of this module call in ${data.aws_caller_identity.current[0].account_id}: lambdas are made in the account of their installation."
     }
   }
 }
 
 # The settings once more, and for people alone: in a plan the row is base64, and here it says max_attempts = 5 -> 7.
 resource "terraform_data" "settings" {
+  count = var.create ? 1 : 0
+
   input      = local.registration
   depends_on = [aws_dynamodb_table_item.registration]
 }
@@ -104,8 +126,10 @@ resource "terraform_data" "settings" {
 # queues of a lambda that servers go on to have. Shards only grow; servers refuse fewer than the lambda ever
 # had.
 resource "terraform_data" "fixed" {
+  count = var.create ? 1 : 0
+
   input = {
-    prefix     = var.core.prefix
+    prefix     = local.core.prefix
     name       = var.name
     mode       = var.mode
     priorities = var.priorities
@@ -118,7 +142,7 @@ resource "terraform_data" "fixed" {
     ignore_changes = [input]
 
     postcondition {
-      condition     = self.output.prefix == var.core.prefix && self.output.name == var.name
+      condition     = self.output.prefix == local.core.prefix && self.output.name == var.name
       error_message = "This module call made the lambda ${self.output.name} of ${self.output.prefix}, and a lambda keeps its name: put it back, and make the other lambda by a module call of its own."
     }
 
