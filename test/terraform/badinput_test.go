@@ -161,6 +161,7 @@ func TestBadCore(t *testing.T) {
 	const want = "Want as core the output `lambdas` of the module core"
 	const arn = `"arn:aws:sqs:us-east-1:000000000000:${var.prefix}-inbound"`
 	const sound = `{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`
+	const plain = "null\n prefix = var.prefix\n inbound_queue_arn = " + arn + "\n "
 	w.refuses(callWithCore, []badInput{
 		{`{ prefix = "other", control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`, want},
 		{`{ prefix = var.prefix, control_table = "bad-control", inbound_queue_arn = ` + arn + ` }`, want},
@@ -178,6 +179,11 @@ func TestBadCore(t *testing.T) {
 		{"null\n prefix = \"a.b\"\n inbound_queue_arn = " + arn, "Want a prefix of 1 to 20 characters"},
 		{"null\n prefix = \"other\"\n inbound_queue_arn = " + arn, "Want as inbound_queue_arn that of the queue PREFIX-inbound"},
 		{sound + "\n prefix = var.prefix\n inbound_queue_arn = " + arn, "and there are both."},
+		{plain + "core_kms_key_arn = \"alias/mine\"", "Want a core_kms_key_arn such as"},
+		{plain + "other_kms_key_arns = [\"alias/mine\"]", "Want other_kms_key_arns such as"},
+		{plain + "message_bytes_max = 1", "Want a message_bytes_max of 262144"},
+		{plain + "server_principals = [\"servers\"]", "Want server_principals that are ARNs"},
+		{plain + "operator_principals = [\"oncall\"]", "Want operator_principals that are ARNs"},
 		{sound + "\n server_principals = [\"arn:aws:iam::111122223333:role/a\"]", "only beside prefix and inbound_queue_arn"},
 	})
 }

@@ -58,6 +58,18 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestLayout has each module and example be laid out as registries of modules want it.
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	for _, folder := range configurations(t) {
+		for _, name := range []string{"README.md", "main.tf", "variables.tf", "outputs.tf", "versions.tf"} {
+			if _, err := os.Stat(filepath.Join(sources, folder, name)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // validated is without errors and without warnings.
 func (w *workspace) validated() {
 	w.t.Helper()

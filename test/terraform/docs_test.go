@@ -35,7 +35,7 @@ func TestDocs(t *testing.T) {
 	dirs := make([]string, len(files))
 	for i, file := range files {
 		code := docsSource.ReplaceAllString(file[2], `"../$1"`)
-		w.in(file[1], strings.Replace(code, `= "prod"`, `= "`+w.prefix+`"`, 1))
+		w.in(file[1], strings.ReplaceAll(code, `= "prod"`, `= "`+w.prefix+`"`))
 		dirs[i] = w.dir
 		if got := w.apply(); !strings.Contains(got, said[i]) {
 			t.Errorf("%s: the page has %q: %s", file[1], said[i], got)

@@ -21,7 +21,7 @@ func TestHelmValues(t *testing.T) {
 		{name: "pod identity"},
 		{
 			"service accounts", "arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-east-1.amazonaws.com/id/0123",
-			"eks.amazonaws.com/role-arn: arn:aws:iam::000000000000:role/kinesin/" + w.prefix + "-servers",
+			"eks.amazonaws.com/role-arn: arn:aws:iam::000000000000:role/kinesin/" + w.prefix + "-all",
 		},
 	} {
 		args := []string{"-var", "lambdas={}"}

@@ -80,6 +80,7 @@ var (
 	// Its declaration: a question mark says that it may be left out.
 	publishedField = regexp.MustCompile(`(?s)#(\w+) \w+#\w+\}.*?\n    readonly \w+(\?)?:`)
 	publishedTold  = regexp.MustCompile(`(?m)^ +// (\w+) - computed: true, optional: false, required: false\n +get \w+\(\) \{\n +return this\.get(\w+)Attribute`)
+	publishedMap   = regexp.MustCompile(`(?m)^ +this\.\w+ = new cdktf\.StringMap\(this, "(\w+)"\);$`)
 )
 
 // shape is that of the class or struct whose entries begin the body.
@@ -150,6 +151,9 @@ func (p *publishedCode) addComputed(class string, s *shape) {
 		body, _, _ = strings.Cut(body, "\n}")
 		for _, c := range publishedTold.FindAllStringSubmatch(body, -1) {
 			s.attributes[c[1]] = attribute{kind: strings.Replace(strings.ToLower(c[2]), "boolean", "bool", 1)}
+		}
+		for _, c := range publishedMap.FindAllStringSubmatch(body, -1) {
+			s.attributes[c[1]] = attribute{kind: "map"}
 		}
 	}
 }

@@ -1,19 +1,8 @@
-# An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, a role for the pods, and
+# An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, the role of the pods, and
 # lambdas by a map, to which a product team adds a line.
 #
 # All of it is in one state here. Teams with pipelines of their own have their lambdas in states of their own, with the output lambdas
 # of this one as core.
-
-terraform {
-  required_version = ">= 1.9.0"
-
-  required_providers {
-    aws = {
-      source  = "hashicorp/aws"
-      version = ">= 6.8, < 7.0"
-    }
-  }
-}
 
 provider "aws" {
   default_tags {
@@ -34,11 +23,26 @@ module "core" {
   deletion_protection      = var.deletion_protection
   kms_key_arn              = var.kms_key_arn
   iam_path                 = "/kinesin/"
-  server_principals        = [aws_iam_role.servers.arn]
+  server_principals        = values(module.roles.role_arns)
   operator_principals      = var.operator_principals
-  service_account_role_arn = var.oidc_provider_arn == null ? null : aws_iam_role.servers.arn
+  service_account_role_arn = var.oidc_provider_arn == null ? null : module.roles.role_arns["all"]
   alarm_actions            = [aws_sns_topic.alarms.arn]
   tags                     = { team = "platform" }
+}
+
+# The chart has one service account for all pods. With an OIDC provider its role is for IAM roles for service accounts, and goes into
+# helm_values, as the annotation that EKS looks for; with a cluster's name it is associated by EKS Pod Identity.
+module "roles" {
+  source = "../../modules/roles"
+
+  prefix            = var.prefix
+  role_policy_arns  = module.core.role_policy_arns
+  service_accounts  = { all = [var.service_account] }
+  namespace         = var.namespace
+  oidc_provider_arn = var.oidc_provider_arn
+  cluster_name      = var.cluster_name
+  iam_path          = "/kinesin/"
+  tags              = { team = "platform" }
 }
 
 module "lambda" {

@@ -15,7 +15,7 @@ output "lambdas" {
 
 output "servers_role_arn" {
   description = "The role of the pods."
-  value       = aws_iam_role.servers.arn
+  value       = module.roles.role_arns["all"]
 }
 
 output "role_policy_arns" {

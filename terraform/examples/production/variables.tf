@@ -30,11 +30,12 @@ variable "oidc_provider_arn" {
   description = "ARN of the cluster's OIDC provider in IAM, for IAM roles for service accounts; null: EKS Pod Identity."
   type        = string
   default     = null
+}
 
-  validation {
-    condition     = var.oidc_provider_arn == null || can(regex("^arn:[^:]+:iam::[0-9]{12}:oidc-provider/.+$", var.oidc_provider_arn))
-    error_message = "Want an oidc_provider_arn such as arn:aws:iam::111122223333:oidc-provider/oidc.eks.eu-west-1.amazonaws.com/id/0123…"
-  }
+variable "cluster_name" {
+  description = "Name of the EKS cluster, for an association of EKS Pod Identity; null: there is none, or it is made elsewhere."
+  type        = string
+  default     = null
 }
 
 variable "operator_principals" {

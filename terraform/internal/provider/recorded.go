@@ -2,12 +2,13 @@ package main
 
 import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
 // kinds are all resource types that are served.
 func kinds() []kind {
 	return append([]kind{table(), tableItem(), queue()}, append(queueDocuments(),
-		iamPolicy(), iamRole(), iamAttachment(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(), dashboard(),
+		iamPolicy(), iamRole(), iamAttachment(), podIdentity(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(), dashboard(),
 	)...)
 }
 
@@ -45,6 +46,21 @@ func iamAttachment() kind {
 		name:     "aws_iam_role_policy_attachment",
 		schema:   schema.Schema{Attributes: with(attributes{"role": namingText, "policy_arn": namingText})},
 		identify: func(_ *session, v values) { v["id"] = v.text("role") + "-" + v.text("policy_arn") },
+	}
+}
+
+func podIdentity() kind {
+	return kind{
+		name: "aws_eks_pod_identity_association",
+		schema: schema.Schema{Attributes: with(attributes{
+			"cluster_name": namingText, "namespace": namingText, "service_account": namingText, "role_arn": requiredText,
+			"association_arn": computedText, "association_id": computedText,
+			"tags_all": schema.MapAttribute{Computed: true, ElementType: types.StringType}, // of this type alone it may not be set
+		}, regional, tags)},
+		identify: func(s *session, v values) {
+			v["id"] = "a-" + v.text("cluster_name") + "-" + v.text("namespace") + "-" + v.text("service_account")
+			v["association_id"], v["association_arn"] = v["id"], s.arn("eks", "podidentityassociation/"+v.text("cluster_name")+"/"+v.text("id"))
+		},
 	}
 }
 

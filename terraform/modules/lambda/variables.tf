@@ -79,6 +79,11 @@ variable "core_kms_key_arn" {
   description = "Beside `prefix`: `kms_key_arn` of the module `core`, when the installation has a KMS key of its own."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.core_kms_key_arn == null || can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", var.core_kms_key_arn))
+    error_message = "Want a core_kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias, in the partition aws or aws-us-gov."
+  }
 }
 
 variable "other_kms_key_arns" {
@@ -86,6 +91,11 @@ variable "other_kms_key_arns" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in var.other_kms_key_arns : can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", arn))])
+    error_message = "Want other_kms_key_arns such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: those of keys, not of aliases, in the partition aws or aws-us-gov."
+  }
 }
 
 variable "message_bytes_max" {
@@ -93,6 +103,11 @@ variable "message_bytes_max" {
   type        = number
   default     = 1048576
   nullable    = false
+
+  validation {
+    condition     = var.message_bytes_max >= 262144 && var.message_bytes_max <= 1048576 && floor(var.message_bytes_max) == var.message_bytes_max
+    error_message = "Want a message_bytes_max of 262144 to 1048576 (1 MiB), a whole number, as in the module core."
+  }
 }
 
 variable "server_principals" {
@@ -100,6 +115,11 @@ variable "server_principals" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in var.server_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:(role|user)/.+$", arn))])
+    error_message = "Want server_principals that are ARNs of IAM roles, such as arn:aws:iam::111122223333:role/kinesin-*."
+  }
 }
 
 variable "operator_principals" {
@@ -107,6 +127,11 @@ variable "operator_principals" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in var.operator_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:(role|user)/.+$", arn))])
+    error_message = "Want operator_principals that are ARNs of IAM roles, such as arn:aws:iam::111122223333:role/kinesin-*."
+  }
 }
 
 variable "name" {
