@@ -42,6 +42,11 @@ variable "service_accounts" {
     condition     = alltrue([for names in values(var.service_accounts) : try(length(names) > 0 && alltrue([for name in names : can(regex("^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", name))]), false)])
     error_message = "Want for each role at least one name of a service account, such as kinesin."
   }
+
+  validation {
+    condition     = length(distinct(flatten(values(var.service_accounts)))) == length(flatten(values(var.service_accounts)))
+    error_message = "Want each service account in one role: EKS gives its pods no second one. For several roles in one process take all."
+  }
 }
 
 variable "namespace" {

@@ -141,3 +141,13 @@ run "a_role_for_nobody" {
 
   expect_failures = [var.service_accounts]
 }
+
+run "a_service_account_with_two_roles" {
+  command = plan
+
+  variables {
+    service_accounts = { inbound = ["kinesin"], hsc = ["kinesin"] }
+  }
+
+  expect_failures = [var.service_accounts]
+}
