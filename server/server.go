@@ -217,6 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
+	s.node.Flush()
 	s.lastPoint(ctx)
 	err = errors.Join(err, replacedErr, s.node.Close())
 	s.closeCollector()

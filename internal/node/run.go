@@ -127,9 +127,8 @@ func (n *Node) schedule(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Close closes the buffer, the queue and the store. Run must have returned.
-func (n *Node) Close() error {
-	var err error
+// Flush stores what is written last: audit records and counts. Run must have returned.
+func (n *Node) Flush() {
 	n.quotas.starts.Limiter.Wait()
 	if n.audit != nil {
 		n.audit.Flush(context.Background())
@@ -137,6 +136,12 @@ func (n *Node) Close() error {
 	if flushErr := n.objectives.Flush(context.Background()); flushErr != nil {
 		n.log.Warn("the last counts of objectives not stored", slog.Any("error", flushErr))
 	}
+}
+
+// Close closes the buffer, the queue and the store, after a Flush. Run must have returned.
+func (n *Node) Close() error {
+	var err error
+	n.Flush()
 	if n.buffer != nil {
 		err = n.buffer.Close()
 	}

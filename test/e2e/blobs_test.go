@@ -103,8 +103,11 @@ func TestPlacesForBlobs(t *testing.T) {
 		if _, err := p.Get(ctx, "mail/k6b/02", 100); !errors.Is(err, blobs.ErrNotFound) {
 			t.Errorf("%s: a blob that is not there: %v", location, err)
 		}
-		if err := p.Put(ctx, "a", nil); err != nil {
+		if err := p.PutNew(ctx, "a", nil); err != nil {
 			t.Fatal(err)
+		}
+		if err := p.PutNew(ctx, "a", []byte("again")); !errors.Is(err, blobplace.ErrExists) {
+			t.Errorf("%s: a new blob with a name that is there: %v", location, err)
 		}
 		var all []string
 		err := p.List(ctx, func(e blobs.Entry) error {

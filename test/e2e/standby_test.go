@@ -47,7 +47,7 @@ func (d *drill) load() {
 	}
 	r := d.Feed(lines.String(), "schedule", "--batch", "-")
 	now := time.Now()
-	for _, id := range strings.Fields(r.Must(d.t)) {
+	for id := range strings.FieldsSeq(r.Must(d.t)) {
 		if strings.HasPrefix(id, "k1") {
 			d.acked[id] = now
 		}
@@ -185,4 +185,32 @@ func TestBackupDrill(t *testing.T) {
 	harness.Run(t, "serve", "--data", filepath.Join(t.TempDir(), "stranger"), "--listen", harness.FreeAddr(t), "--backup-to", d.place).
 		Refused(t, 1, "claimed by another server", third)
 	harness.Run(t, "restore", "--from", d.place, "--data", filepath.Join(t.TempDir(), "copy")).Must(t)
+}
+
+// TestBackupInABucket backs up to a bucket, restores from it, and lets another server take over.
+func TestBackupInABucket(t *testing.T) {
+	const place = "s3://" + bucket + "/live/one"
+	env := startS3(t)
+	s := harness.StartServer(t, harness.ServerOptions{Args: []string{"--backup-to", place, "--backup-every", "1s"}, Env: env})
+	s.Run("lambda", "create", "work").Must(t)
+	id := s.Run("schedule", "work", "--in", "1h").Must(t)
+	kinesin := func(args ...string) harness.Result { return harness.Command{Args: args, Env: env}.Run(t) }
+	kinesin("backup", place, "--server", s.URL).Must(t)
+	if said := kinesin("restore", "--from", place, "--data", filepath.Join(t.TempDir(), "copy")).Must(t); !strings.Contains(said, "1 live tasks") {
+		t.Errorf("it says %q", said)
+	}
+	kinesin("restore", "--from", place, "--data", filepath.Join(t.TempDir(), "copy"), "--at", "2020-01-01T00:00:00Z").Refused(t, 1, "its oldest recovery point is of 20")
+	kinesin("restore", "--from", "s3://"+bucket+"/other", "--data", filepath.Join(t.TempDir(), "copy")).Refused(t, 1, "no complete backup in s3://")
+	next := filepath.Join(t.TempDir(), "next")
+	if said := kinesin("standby", "--from", place, "--data", next, "--promote").Must(t); !strings.Contains(said, "nothing is lost") {
+		t.Errorf("it says %q", said)
+	}
+	if code := s.Wait(soon); code != 1 {
+		t.Errorf("the server that was replaced ended with %d", code)
+	}
+	s.Dir = next
+	s.Start()
+	if v := s.Get(id); v.State != "scheduled" {
+		t.Errorf("the task is %s", v.State)
+	}
 }

@@ -94,20 +94,17 @@ func (s *Shipper) look(ctx context.Context) error {
 // Run puts recovery points until ctx ends, then it returns nil; or until another server takes over, then it returns
 // ErrClaimed.
 func (s *Shipper) Run(ctx context.Context) error {
-	for {
+	s.Log.InfoContext(ctx, "backing up", slog.String("place", s.Place.location), slog.Int("claim", s.claim.Number), slog.Duration("every", s.Every))
+	for ctx.Err() == nil {
 		began := clock.Mono(s.Clock)
-		err := s.tick(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the end
-		case errors.Is(err, ErrClaimed):
+		if err := s.tick(ctx); errors.Is(err, ErrClaimed) {
 			return err
+		} else if ctx.Err() == nil {
+			s.settle(ctx, err)
 		}
-		s.settle(ctx, err)
-		if err := clock.Sleep(ctx, s.Clock, s.Every-(clock.Mono(s.Clock)-began)); err != nil {
-			return nil //nolint:nilerr // the end
-		}
+		_ = clock.Sleep(ctx, s.Clock, s.Every-(clock.Mono(s.Clock)-began)) // the end of ctx is the end
 	}
+	return nil
 }
 
 // settle logs the first of several failures, and their end.
