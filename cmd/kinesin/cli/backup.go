@@ -152,7 +152,12 @@ cancelled later are live again. Tasks that are due start as soon as a server run
 To replace a lost server, whose place of backups its successor goes on with, use 'kinesin standby --promote'.`,
 		Example: `  kinesin restore --from /backup/kinesin.tar --data /var/lib/kinesin
   kinesin restore --from s3://backups/kinesin --data /var/lib/kinesin --at 2026-11-30T12:00:00Z`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%q is one argument too many: want the place of the backup with --from", args[0])
+			}
+			return nil
+		},
 	}
 	c.Flags().StringVar(&from, "from", "", "archive, directory or s3://BUCKET/PREFIX, `PLACE` of the backup")
 	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; must be empty or not exist")

@@ -23,7 +23,7 @@ var ErrClaimed = errors.New("claimed by another server")
 
 // Claim says to which data directory a place belongs. The one with the highest number counts.
 type Claim struct {
-	Number int       `json:"-"` // 0: there is none
+	Number int       `json:"number,omitempty"` // 0: there is none
 	Data   string    `json:"data"`
 	Host   string    `json:"host"`
 	Dir    string    `json:"dir"`

@@ -481,7 +481,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("no answer: %v", err)
 	}
 	first.wantNewest(first.files)
-	if _, err := first.start(); !errors.Is(err, backup.ErrClaimed) || !strings.Contains(err.Error(), "backup.json") {
+	if _, err := first.start(); !errors.Is(err, backup.ErrClaimed) || !strings.Contains(err.Error(), "claim 2 of /new") || !strings.Contains(err.Error(), "backup.json") {
 		t.Errorf("it starts again: %v", err)
 	}
 }
