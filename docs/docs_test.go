@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -43,6 +45,73 @@ func TestEverySeriesIsOnItsPage(t *testing.T) {
 			t.Errorf("%s is not on docs/metrics.md: its collector is not registered through Metrics.Registerer", name)
 		}
 	}
+}
+
+// TestLinks follows each link from a page to a file or a heading of this repository, and finds pages of docs that the
+// index, docs/README.md, leaves out. Decision records are in architecture.md, by topic.
+func TestLinks(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "*.md", "llms.txt").Output()
+	if err != nil {
+		t.Skipf("not a git checkout: %v", err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	linked := map[string]map[string]bool{}
+	for page := range strings.FieldsSeq(string(out)) {
+		linked[page] = map[string]bool{}
+		for _, l := range link.FindAllStringSubmatch(withoutCode(t, page), -1) {
+			if strings.Contains(l[1], ":") {
+				continue // another site's
+			}
+			file, heading, _ := strings.Cut(l[1], "#")
+			target := page
+			if file != "" {
+				target = path.Join(path.Dir(page), file)
+			}
+			linked[page][target] = true
+			info, err := os.Stat(filepath.Join("..", target))
+			if err == nil && info.IsDir() && heading != "" {
+				target += "/README.md" // which is shown for a folder
+				_, err = os.Stat(filepath.Join("..", target))
+			}
+			if err != nil {
+				t.Errorf("%s links %s, which is not there", page, l[1])
+			} else if heading != "" && !slices.Contains(headings(withoutCode(t, target)), heading) {
+				t.Errorf("%s links %s, which is no heading of %s", page, l[1], target)
+			}
+		}
+	}
+	if len(linked) < 50 {
+		t.Errorf("only %d pages found", len(linked))
+	}
+	for page := range linked {
+		index := "docs/README.md"
+		if strings.HasPrefix(page, "docs/adr/") {
+			index = "docs/architecture.md"
+		}
+		if strings.HasPrefix(page, "docs/") && page != index && !linked[index][page] {
+			t.Errorf("%s does not list %s", index, page)
+		}
+	}
+}
+
+// withoutCode returns a file of the repository without its code blocks, and its code spans without their backticks.
+func withoutCode(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(text), ""), "`", "")
+}
+
+// headings returns the headings of a page as links name them.
+func headings(page string) (all []string) {
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile(`\[(.*?)\]\(.*?\)`).ReplaceAllString(strings.ToLower(h[1]), "$1")
+		text = regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(text, "")
+		all = append(all, strings.ReplaceAll(text, " ", "-"))
+	}
+	return all
 }
 
 // documentedCode returns the code spans and code blocks of the documentation.
