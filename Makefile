@@ -160,7 +160,7 @@ test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped,
 
 .PHONY: test/sim
 test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
-	@go run ./test/cmd/sim -seeds $(SEEDS) -seed $(SEED) -faults '$(ONLY_FAULTS)' -orders '$(ONLY_ORDERS)'
+	@nice -n 10 go run ./test/cmd/sim -seeds $(SEEDS) -seed $(SEED) -faults '$(ONLY_FAULTS)' -orders '$(ONLY_ORDERS)'
 
 .PHONY: test/protocol
 test/protocol: ## the model of the row protocol: every state of every scenario (two minutes)
@@ -351,13 +351,12 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/openapi LONG=
 	$(MAKE) -j 2 test/cron test/protocol LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
-	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/web
 	$(MAKE) test/rules
 	$(MAKE) test/chart
 	$(MAKE) test/dist
-	$(MAKE) test/kube
+	$(MAKE) -j 2 test/kube test/sim SEEDS=2000 # which stands aside: its time is virtual
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean
