@@ -180,7 +180,7 @@ test/chart: ## the Helm chart as Helm renders it, and the Dockerfile as BuildKit
 	go test -count=1 $(CHART)
 
 .PHONY: test/dist
-test/dist: ## make dist for this machine, twice, and what it makes: run, installed, upgraded and removed in root file systems of its own
+test/dist: ## make dist for this machine, twice, and what it makes: run (the tutorial), installed, upgraded and removed in root file systems of its own
 	cd tools/dist && go vet ./... && go test ./...
 	go test -count=1 -timeout 10m $(DIST_TESTS)
 
