@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +17,28 @@ import (
 func TestManagerHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var heard []string
 		starting, stuck := "not ready: starting", ""
+		set := func(text *string, to string) {
+			mu.Lock()
+			defer mu.Unlock()
+			*text = to
+		}
+		get := func(text *string) func() string {
+			return func() string {
+				mu.Lock()
+				defer mu.Unlock()
+				return *text
+			}
+		}
 		m := manager{
-			say:      func(state string) { heard = append(heard, state) },
-			notReady: func() string { return starting }, notAlive: func() string { return stuck },
-			beat: 30 * time.Second, clock: clock.Real(),
+			say: func(state string) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, state)
+			},
+			notReady: get(&starting), notAlive: get(&stuck), beat: 30 * time.Second, clock: clock.Real(),
 		}
 		stopping, ended := make(chan struct{}), make(chan struct{})
 		done := make(chan struct{})
@@ -30,19 +47,21 @@ func TestManagerHears(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := slices.Compact(heard); !slices.Equal(got, want) {
 				t.Errorf("%s: it hears %q, want %q", what, got, want)
 			}
 			heard = nil
 		}
 		hears("starting", time.Minute, "WATCHDOG=1")
-		starting = ""
+		set(&starting, "")
 		hears("ready", time.Minute, "READY=1", "WATCHDOG=1")
-		starting = "not ready: the store is full"
+		set(&starting, "not ready: the store is full")
 		hears("not ready any more", time.Minute, "WATCHDOG=1")
-		stuck = "stuck: scheduler, for 61 s"
+		set(&stuck, "stuck: scheduler, for 61 s")
 		hears("stuck", time.Minute)
-		stuck = ""
+		set(&stuck, "")
 		hears("not stuck any more", 29*time.Second, "WATCHDOG=1")
 		close(stopping)
 		hears("stopping", time.Minute, "STOPPING=1", "WATCHDOG=1")

@@ -518,28 +518,31 @@ func TestAPlaceThatIsAway(t *testing.T) {
 			t.Error("a first start whose place is away: nobody would notice a wrong name")
 		}
 		r.fault = nil
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		run := func(s *backup.Shipper) {
-			go func() { ended <- s.Run(ctx) }()
-			time.Sleep(5 * time.Second)
+		run := func(s *backup.Shipper, d time.Duration) error {
+			ctx, end := clock.Within(t.Context(), clock.Real(), d)
+			defer end()
+			return s.Run(ctx)
 		}
-		run(r.mustStart())
+		s := r.mustStart()
+		if err := run(s, 5*time.Second); err != nil {
+			t.Error(err)
+		}
 		r.fault = away
-		time.Sleep(time.Minute)
+		if err := run(s, 55*time.Second); err != nil {
+			t.Error(err)
+		}
 		if r.failed != 6 || strings.Count(r.log.String(), "no recovery point") != 1 {
 			t.Errorf("%d failures, log:\n%s", r.failed, &r.log)
 		}
-		stop()
-		if err := <-ended; err != nil {
+		s = r.mustStart() // it had the place before
+		if err := run(s, 5*time.Second); err != nil {
 			t.Error(err)
 		}
-		ctx, stop = context.WithCancel(t.Context())
-		defer stop()
-		run(r.mustStart()) // it had the place before
 		r.fault = nil
 		r.write("000002.log", noise(8, 10))
-		time.Sleep(time.Minute)
+		if err := run(s, time.Minute); err != nil {
+			t.Error(err)
+		}
 		r.wantNewest(r.files)
 		if strings.Count(r.log.String(), "backups work again") != 1 {
 			t.Errorf("log:\n%s", &r.log)
@@ -547,7 +550,7 @@ func TestAPlaceThatIsAway(t *testing.T) {
 		if _, _, err := r.place().TakeOver(t.Context(), backup.Claim{Data: "new"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-ended; !errors.Is(err, backup.ErrClaimed) {
+		if err := run(s, time.Minute); !errors.Is(err, backup.ErrClaimed) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
