@@ -49,17 +49,9 @@ func (s *serverClock) note(began, ended task.Instant, date string) {
 	if err != nil {
 		return
 	}
-	theirs := task.InstantOf(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case began > theirs.Add(dateResolution):
-		s.ahead = began.Sub(theirs.Add(dateResolution))
-	case ended < theirs:
-		s.ahead = ended.Sub(theirs)
-	default:
-		s.ahead = 0
-	}
+	s.ahead = clock.Ahead(began, ended, task.InstantOf(at), dateResolution)
 }
 
 // CheckClock returns ErrClock if this machine's clock is too far off, by the newest answer of AWS.

@@ -99,3 +99,15 @@ func (realClock) Read() (r Readings) {
 	}
 	return r
 }
+
+// Ahead returns by how much at least our clock is ahead of another one, below zero: behind. The other clock showed theirs,
+// rounded down to resolution, at some moment between began and ended on ours. Zero means that the two may agree.
+func Ahead(began, ended, theirs task.Instant, resolution time.Duration) time.Duration {
+	switch {
+	case began > theirs.Add(resolution):
+		return began.Sub(theirs.Add(resolution))
+	case ended < theirs:
+		return ended.Sub(theirs)
+	}
+	return 0
+}

@@ -201,11 +201,17 @@ type restoreObject struct {
 	Overdue int64  `json:"overdue_tasks"`
 }
 
-func (a *app) printRestore(data string, r *server.RestoreReport) error {
+// restored returns the result of a restore in JSON, and as text.
+func restored(data string, r *server.RestoreReport) (o restoreObject, text string) {
 	age := clock.Real().Now().Time().Sub(r.Created).Truncate(time.Second)
-	o := restoreObject{data, timeText(r.Created), durationText(age), r.Files, r.Bytes, r.Live, r.Overdue}
-	err := a.print(o, "restored to %s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue",
+	o = restoreObject{data, timeText(r.Created), durationText(age), r.Files, r.Bytes, r.Live, r.Overdue}
+	return o, fmt.Sprintf("%s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue",
 		data, o.Created, formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue)
+}
+
+func (a *app) printRestore(data string, r *server.RestoreReport) error {
+	o, text := restored(data, r)
+	err := a.print(o, "restored to %s", text)
 	if err == nil && r.Overdue > 0 && !a.json() {
 		a.note("overdue tasks start as soon as 'kinesin serve' runs on %s, even those that ran after the backup; to inspect them first, run 'kinesin serve --roles inbound'", data)
 	}

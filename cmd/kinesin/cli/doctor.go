@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/server"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -118,7 +119,7 @@ func (a *app) checkServer(ctx context.Context, named bool) (found []server.Findi
 		return found, false
 	}
 	if date, err := http.ParseTime(got.header.Get("Date")); err == nil {
-		ahead := max(began.Time().Sub(date)-dateResolution, min(ended.Time().Sub(date), 0))
+		ahead := clock.Ahead(began, ended, task.InstantOf(date), dateResolution)
 		if ahead.Abs() > skewMax {
 			note("clock of the server", server.FindingWrong, "this machine's clock and that of %s differ by %v: want at most %v; synchronise both (chrony, systemd-timesyncd)",
 				a.conn.Server, ahead.Abs().Round(time.Second), skewMax)

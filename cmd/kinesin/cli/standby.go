@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -65,10 +64,8 @@ type promoteObject struct {
 }
 
 func (a *app) printPromoted(from, data string, wait time.Duration, r *server.PromoteReport) error {
-	age := clock.Real().Now().Time().Sub(r.Created).Truncate(time.Second)
-	o := promoteObject{
-		restoreObject{data, timeText(r.Created), durationText(age), r.Files, r.Bytes, r.Live, r.Overdue}, r.Claim, "", r.Answered,
-	}
+	object, text := restored(data, &r.RestoreReport)
+	o := promoteObject{object, r.Claim, "", r.Answered}
 	before := "no server had the place"
 	if r.Before.Number > 0 {
 		o.Replaced = r.Before.String()
@@ -77,6 +74,5 @@ func (a *app) printPromoted(from, data string, wait time.Duration, r *server.Pro
 	if r.Answered {
 		before = fmt.Sprintf("the server of %s has stopped: nothing is lost", o.Replaced)
 	}
-	return a.print(o, "promoted %s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue\n%s\nnow run: kinesin serve --data %s --backup-to %s",
-		data, o.Created, formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue, before, data, from)
+	return a.print(o, "promoted %s\n%s\nnow run: kinesin serve --data %s --backup-to %s", text, before, data, from)
 }

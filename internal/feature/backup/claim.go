@@ -43,8 +43,8 @@ var claimForm = regexp.MustCompile(`^[0-9]{6,9}$`)
 
 func claimName(number int) string { return fmt.Sprintf("%06d", number) }
 
-// newest reads the claim that counts; the zero Claim if there is none.
-func (p *Place) newest(ctx context.Context) (Claim, error) {
+// newestClaim reads the claim that counts; the zero Claim if there is none.
+func (p *Place) newestClaim(ctx context.Context) (Claim, error) {
 	number := 0
 	err := p.claims.List(ctx, func(e blobs.Entry) error {
 		if n, err := strconv.Atoi(e.Name); err == nil && claimForm.MatchString(e.Name) {
@@ -71,8 +71,8 @@ func (p *Place) claim(ctx context.Context, number int) (c Claim, err error) {
 	return c, err
 }
 
-// put puts a claim. ErrExists means that another has the number.
-func (p *Place) put(ctx context.Context, c Claim) error {
+// putClaim puts a claim. ErrExists means that another has the number.
+func (p *Place) putClaim(ctx context.Context, c Claim) error {
 	content, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -82,12 +82,12 @@ func (p *Place) put(ctx context.Context, c Claim) error {
 
 // TakeOver puts the claim of a data directory behind all that are there, and returns it and the one before.
 func (p *Place) TakeOver(ctx context.Context, c Claim) (mine, before Claim, err error) {
-	before, err = p.newest(ctx)
+	before, err = p.newestClaim(ctx)
 	if err != nil {
 		return c, before, err
 	}
 	c.Number = before.Number + 1
-	if err := p.put(ctx, c); errors.Is(err, blobplace.ErrExists) {
+	if err := p.putClaim(ctx, c); errors.Is(err, blobplace.ErrExists) {
 		return c, before, fmt.Errorf("another takes over at the same time: %w", err)
 	} else if err != nil {
 		return c, before, err
@@ -99,24 +99,24 @@ func (p *Place) TakeOver(ctx context.Context, c Claim) (mine, before Claim, err 
 // another.
 func (p *Place) hold(ctx context.Context, c Claim) (Claim, error) {
 	for {
-		last, err := p.newest(ctx)
+		last, err := p.newestClaim(ctx)
 		switch {
 		case err != nil:
 			return Claim{}, err
 		case last.Data == c.Data:
 			return last, nil
 		case last.Number > 0:
-			return Claim{}, p.belongs(ctx, &last, c.Data)
+			return Claim{}, p.claimedError(ctx, &last, c.Data)
 		}
 		c.Number = 1
-		if err := p.put(ctx, c); !errors.Is(err, blobplace.ErrExists) {
+		if err := p.putClaim(ctx, c); !errors.Is(err, blobplace.ErrExists) {
 			return c, err
 		}
 	}
 }
 
-// belongs returns the error of a data directory that finds the claim of another.
-func (p *Place) belongs(ctx context.Context, to *Claim, data string) error {
+// claimedError returns the error of a data directory that finds the claim of another.
+func (p *Place) claimedError(ctx context.Context, to *Claim, data string) error {
 	for n := to.Number - 1; n > 0; n-- {
 		if c, err := p.claim(ctx, n); err == nil && c.Data == data {
 			return &ReplacedError{p.location, *to}

@@ -16,9 +16,9 @@ import (
 const (
 	// shipBytesPerSecond bounds how fast a store is read, so that disk and CPU are left to the tasks.
 	shipBytesPerSecond = 64 << 20
-	// busyPause is how long it waits while another snapshot is there, such as that of a backup by hand.
+	// busyPause is how long a Shipper waits while another snapshot is there, such as that of a backup by hand.
 	busyPause = 500 * time.Millisecond
-	// pruneEvery is how often it prunes.
+	// pruneEvery is how often a Shipper prunes the place.
 	pruneEvery = time.Hour
 )
 

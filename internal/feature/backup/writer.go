@@ -143,7 +143,7 @@ func createPoint(ctx context.Context, path string, keep time.Duration) (*pointTa
 	b, err := p.base(ctx)
 	var claim Claim
 	if err == nil {
-		claim, err = p.newest(ctx)
+		claim, err = p.newestClaim(ctx)
 	}
 	if err != nil {
 		p.Close()
