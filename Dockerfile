@@ -1,6 +1,6 @@
 # The image of kinesin: one static program, the certificates of public authorities and the licences, nothing
 # else, not run by root. By default it serves, in a volume, and asks each call for a token of a file that has to be mounted:
-# docs/install.md. `make dist` makes the same image without a daemon; a test compares the two. The program comes out the same for the same commit and version, and is that of
+# docs/start/install.md. `make dist` makes the same image without a daemon; a test compares the two. The program comes out the same for the same commit and version, and is that of
 # `make build`; `make check/reproducible` shows it:
 #   docker build --build-arg VERSION="$(git describe --tags --always)" --tag kinesin .
 # and the image too, if times are the commit's:

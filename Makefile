@@ -205,7 +205,7 @@ test/web: ## the console in a headless Chromium, which is installed where that m
 	cd test/web && KINESIN_PICTURES='$(abspath $(PICTURES))' go test -count=1 -timeout 10m ./...
 
 .PHONY: test/openapi
-test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/http.md
+test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/reference/http.md
 	KINESIN_LONG=$(LONG) go test -count=1 -timeout 30m $(if $(LONG),-v) $(OPENAPI)
 
 .PHONY: arch
@@ -321,11 +321,11 @@ test/rules: ## alerts, their runbooks and dashboards; with promtool, of Debian's
 	cd tools/dashboards && go run . -check
 
 .PHONY: docs/metrics
-docs/metrics: ## the table of series in docs/metrics.md
+docs/metrics: ## the table of series in docs/reference/metrics.md
 	go test ./server -run TestMetricsPage -update
 
 .PHONY: docs/cli
-docs/cli: ## docs/cli.md, from the help of the commands
+docs/cli: ## docs/reference/cli.md, from the help of the commands
 	go test ./cmd/kinesin/cli -run TestCommandsPage -update
 
 .PHONY: web/vendor

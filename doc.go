@@ -2,7 +2,7 @@
 //
 // Kinesin is a distributed, durable, delayed-task scheduler. A folder is a role
 // or a seam of its architecture, and the comment of each package says what it
-// owns, what it calls and what it never does. docs/architecture.md draws how they
+// owns, what it calls and what it never does. docs/internals/architecture.md draws how they
 // meet. arch_test.go holds the table of who may import whom.
 //
 // The domain, which everything else speaks:

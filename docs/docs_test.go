@@ -18,7 +18,7 @@ import (
 )
 
 // TestEveryNameIsDocumented checks that the README or a page of docs has every metric and every option of the
-// SDK, as code. Commands and flags are on docs/cli.md, which TestCommandsPage compares.
+// SDK, as code. Commands and flags are on docs/reference/cli.md, which TestCommandsPage compares.
 func TestEveryNameIsDocumented(t *testing.T) {
 	code := documentedCode(t)
 	for kind, names := range map[string][]string{"metric": metricNames(t), "option of the SDK": optionNames(t)} {
@@ -33,16 +33,16 @@ func TestEveryNameIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEverySeriesIsOnItsPage checks docs/metrics.md against the names in the code, as the test in server does
+// TestEverySeriesIsOnItsPage checks docs/reference/metrics.md against the names in the code, as the test in server does
 // against the series of a process.
 func TestEverySeriesIsOnItsPage(t *testing.T) {
-	page, err := os.ReadFile("metrics.md")
+	page, err := os.ReadFile("reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range metricNames(t) {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
-			t.Errorf("%s is not on docs/metrics.md: its collector is not registered through Metrics.Registerer", name)
+			t.Errorf("%s is not on docs/reference/metrics.md: its collector is not registered through Metrics.Registerer", name)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestLinks(t *testing.T) {
 	for page := range linked {
 		index := "docs/README.md"
 		if strings.HasPrefix(page, "docs/adr/") {
-			index = "docs/architecture.md"
+			index = "docs/internals/architecture.md"
 		}
 		if strings.HasPrefix(page, "docs/") && page != index && !linked[index][page] {
 			t.Errorf("%s does not list %s", index, page)
@@ -117,7 +117,7 @@ func headings(page string) (all []string) {
 // documentedCode returns the code spans and code blocks of the documentation.
 func documentedCode(t *testing.T) string {
 	t.Helper()
-	pages, err := filepath.Glob("*.md")
+	pages, err := filepath.Glob("*/*.md")
 	if err != nil || len(pages) < 10 {
 		t.Fatalf("%d pages found: %v", len(pages), err)
 	}

@@ -13,10 +13,10 @@ var (
 	threatTest = regexp.MustCompile("`(Test\\w+)`(?: \\(`([\\w/]+)`\\))?")
 )
 
-// TestThreatModelIsTested looks for the tests that docs/threat-model.md names: each asset has one, or says
+// TestThreatModelIsTested looks for the tests that docs/internals/threat-model.md names: each asset has one, or says
 // why not, and each is in the folder that the page says.
 func TestThreatModelIsTested(t *testing.T) {
-	page, err := os.ReadFile("threat-model.md")
+	page, err := os.ReadFile("internals/threat-model.md")
 	if err != nil {
 		t.Fatal(err)
 	}

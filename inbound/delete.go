@@ -52,7 +52,7 @@ func (in *Inbound) DeleteRows(ctx context.Context, rows []Row) []Changed {
 	return changed
 }
 
-// deletableFrom returns from when on the row of an ended task is not needed any more (docs/protocol.md, rule
+// deletableFrom returns from when on the row of an ended task is not needed any more (docs/internals/protocol.md, rule
 // 4a): after two full scans, and, where messages of a buffer or a gap without a scheduler are judged by the
 // retention of the lambda, after that.
 func (in *Inbound) deletableFrom(t *task.Task) task.Instant {

@@ -16,7 +16,7 @@ import (
 // Where ended rows expire by themselves, the wake-up row of an ended task may outlive its task row while no
 // scheduler runs: it then looks like the row of a task that was never dispatched. A record in the store says
 // when schedulers ran. A row that may be of such a task is stale: it is set aside for a person to decide, and
-// not dispatched. docs/protocol.md has the rule as 4d.
+// not dispatched. docs/internals/protocol.md has the rule as 4d.
 
 // isStale reports whether a row must not be dispatched, by the gap that lasts until now or by an earlier one.
 func (s *shared) isStale(row *task.Task, now task.Instant) bool {

@@ -44,7 +44,7 @@ type BlobStore interface {
 // it is refused. All programs that schedule, run or read the same tasks need the same store.
 //
 // A task without a key gets one, "blob-" and a UUID, and Key of its handler has it. Tasks of ModeDeliver
-// cannot have such payloads. docs/sdk.md describes how the blobs are deleted.
+// cannot have such payloads. docs/reference/sdk.md describes how the blobs are deleted.
 func WithBlobs(store BlobStore, limit int) ClientOption {
 	return func(c *clientConfig) { c.Blobs, c.BlobLimit = store, cmp.Or(max(limit, 0), blobLimitDefault) }
 }

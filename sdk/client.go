@@ -63,7 +63,7 @@ func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.
 func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.CAFile = path } }
 
 // WithClientCertificate shows an https server a certificate, for an identity that its policy names by
-// certificate (docs/security.md). The files hold the certificate and its key in PEM, and are read again when
+// certificate (docs/how-to/access.md). The files hold the certificate and its key in PEM, and are read again when
 // they change. It excludes WithHTTPClient.
 func WithClientCertificate(certFile, keyFile string) ClientOption {
 	return func(c *clientConfig) { c.CertFile, c.KeyFile = certFile, keyFile }

@@ -478,7 +478,7 @@ func TestBytesStayBytes(t *testing.T) {
 	}
 }
 
-// A server behind TLS and tokens, as docs/sdk.md shows it.
+// A server behind TLS and tokens, as docs/reference/sdk.md shows it.
 func TestTokensAndTLS(t *testing.T) {
 	t.Parallel()
 	a, token := tlstest.New(t), strings.Repeat("token", 8)

@@ -159,7 +159,7 @@ func ExampleObserve() {
 // TestGuideShowsCodeThatRuns finds each snippet of the guide in an example or a test.
 func TestGuideShowsCodeThatRuns(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/sdk.md")
+	guide, err := os.ReadFile("../docs/reference/sdk.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 package sdk
 
-// State is where a task is in its life, as docs/state-machine.md draws it. A newer server may return states
+// State is where a task is in its life, as docs/concepts/task.md draws it. A newer server may return states
 // that are not listed here.
 type State string
 

@@ -40,7 +40,7 @@ type Config struct {
 
 	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.
 	AuthTokenFile string
-	// PolicyFile defines identities and what each may do (docs/security.md). Without it and AuthTokenFile
+	// PolicyFile defines identities and what each may do (docs/how-to/access.md). Without it and AuthTokenFile
 	// calls need no token.
 	PolicyFile string
 	// AuditKeep is how long audit records are kept; 90 days.

@@ -22,11 +22,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 
 const (
 	seriesBegin, seriesEnd = "<!-- series -->\n", "<!-- end of series -->"
-	metricsPage            = "../docs/metrics.md"
+	metricsPage            = "../docs/reference/metrics.md"
 )
 
 // The page has every series that a server may have, as the code describes it.

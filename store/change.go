@@ -8,7 +8,7 @@ import (
 
 // This file has the writes that change a task, in an order that keeps a wake-up row as long as the task
 // lives: a wake-up row is put before the row that needs it, and deleted after the row that ends it.
-// docs/protocol.md says what each reader may conclude.
+// docs/internals/protocol.md says what each reader may conclude.
 
 // First returns the write that stores a new task as a wake-up row alone.
 func First(t task.Task) []Op { return AppendFirst(nil, &t) }
@@ -55,7 +55,7 @@ func AsNext(rows []Op, ended *task.Task) []Op {
 }
 
 // SeqAfter returns the seq of a task that moves to another wake-up row now. It is above all that was put
-// before for the task, also by calls that crashed, and tells the age of the wake-up row (docs/protocol.md,
+// before for the task, also by calls that crashed, and tells the age of the wake-up row (docs/internals/protocol.md,
 // rule 2d).
 func SeqAfter(seq uint64, now task.Instant) uint64 { return max(seq+1, uint64(now)) }
 

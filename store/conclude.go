@@ -6,7 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Conclusion is what a wake-up row and the task row that was read after it mean together. docs/protocol.md
+// Conclusion is what a wake-up row and the task row that was read after it mean together. docs/internals/protocol.md
 // derives the rules.
 type Conclusion uint8
 

@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestConclude is the table of docs/protocol.md.
+// TestConclude is the table of docs/internals/protocol.md.
 func TestConclude(t *testing.T) {
 	const now = task.Instant(1_700_000_000_000_000)
 	here, there := task.WakeRow{At: now, Seq: 1}, task.WakeRow{At: now.Add(time.Minute), Seq: 4}

@@ -11,10 +11,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// page is docs/state-machine.md, which must say what the machine does.
+// page is docs/concepts/task.md, which must say what the machine does.
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/state-machine.md")
+	text, err := os.ReadFile("../docs/concepts/task.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // IsWaiting reports whether a task waits in its row until it wakes.
 func (s State) IsWaiting() bool { return s == Scheduled || s == RetriableFailure }
 
-// edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
+// edges is the diagram of docs/concepts/task.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
 	Scheduled: {Scheduled, Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},

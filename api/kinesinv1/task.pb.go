@@ -189,7 +189,7 @@ func (x *Problem) GetRetryAfter() int64 {
 }
 
 // Blob is a payload that is too large for a row. Clients keep it outside Kinesin, in a directory or a bucket that they
-// share, and the row says which it is: docs/sdk.md (Large payloads).
+// share, and the row says which it is: docs/reference/sdk.md (Large payloads).
 type Blob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // 16 random bytes, part of its name there

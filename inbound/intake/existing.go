@@ -15,7 +15,7 @@ import (
 var ErrKeyMoves = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the key changed hands meanwhile; try again")
 
 // useExistingKeys answers for tasks whose key is held before anything is written for them: nobody would ever
-// delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md,
+// delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/internals/protocol.md,
 // rule 5e). A task whose key is free again replaces the ended row that had it.
 func (b *Batch) useExistingKeys(ctx context.Context) {
 	keyed := b.Select(func(c *Incoming) bool { return c.IsOpen() && c.Task.ID.IsDerived() })

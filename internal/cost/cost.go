@@ -192,7 +192,7 @@ func payloadReads(bytes int) float64 {
 func chunks(bytes int) float64 { return max(1, math.Ceil(float64(bytes)/sqsChunkBytes)) }
 
 // Units over one task's life, as DynamoDB bills rows up to 1 KB. test/cost measures them with
-// ReturnConsumedCapacity; docs/cost.md explains each.
+// ReturnConsumedCapacity; docs/reference/cost.md explains each.
 const (
 	deliverWrites    = 3 // wake-up row: put, acquire, delete
 	managedWrites    = 5 // wake-up row put, task row put, claim, end, wake-up row deleted; the same when it is due at once

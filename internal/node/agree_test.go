@@ -62,7 +62,7 @@ func (c *crowd) agree() time.Duration {
 }
 
 // TestManyPodsAgree has hundreds of pods share a hundred thousand partitions: all compute the same
-// assignment, soon and at little cost. The log has the figures of docs/scale.md.
+// assignment, soon and at little cost. The log has the figures of docs/reference/scale.md.
 func TestManyPodsAgree(t *testing.T) {
 	pods, partitions := 500, 100_000
 	if testing.Short() {

@@ -16,7 +16,7 @@ import (
 type object = map[string]any
 
 const intro = "Durations are texts such as 90s, 5m or 36h. Times are by RFC 3339, in answers in UTC. Unknown fields are refused. " +
-	"Refusals are problems by RFC 9457. docs/http.md says what the words mean, with examples."
+	"Refusals are problems by RFC 9457. docs/reference/http.md says what the words mean, with examples."
 
 // describe returns the OpenAPI 3.1 document of routes, in JSON.
 func describe(routes []route) []byte {

@@ -61,7 +61,7 @@ func redriveOf(q *queue.DeadLetterQueue) sqsclient.Redrive {
 // denied marks a refusal by the permissions of this process.
 func denied(err error) error {
 	if sqsclient.IsDenied(err) {
-		return fmt.Errorf("%w: %w (docs/aws.md, Permissions)", queue.ErrDenied, err)
+		return fmt.Errorf("%w: %w (docs/how-to/aws.md, Permissions)", queue.ErrDenied, err)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 // Token belongs to an identity, which may do what its grants say.
 type Token struct {
 	Name      string   // of its identity
-	Grants    []string // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN; docs/security.md
+	Grants    []string // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN; docs/how-to/access.md
 	Created   time.Time
 	CreatedBy string    // an identity
 	Expires   time.Time // zero: never

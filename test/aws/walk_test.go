@@ -14,7 +14,7 @@ import (
 // Where the page is that these tests walk along, and what it shows of a consumer.
 const (
 	root     = "../.."
-	page     = root + "/docs/aws.md"
+	page     = root + "/docs/how-to/aws.md"
 	consumer = root + "/examples/consumer/consume.py"
 )
 
@@ -77,7 +77,7 @@ func TestThePageShowsTheConsumer(t *testing.T) {
 	}
 }
 
-// The way of docs/aws.md: setting up, a server with its defaults, a managed lambda with a worker, and a
+// The way of docs/how-to/aws.md: setting up, a server with its defaults, a managed lambda with a worker, and a
 // deliver lambda read by the page's consumer, from its row in the store and straight from the queue.
 func TestTheWayOfThePage(t *testing.T) {
 	s := newSite(t)

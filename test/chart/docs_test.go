@@ -10,10 +10,10 @@ import (
 )
 
 // TestGuideIsTrue looks in the sources for every series and every message of Kinesin's that
-// docs/kubernetes.md speaks of. Its commands are run by test/kube.
+// docs/how-to/kubernetes.md speaks of. Its commands are run by test/kube.
 func TestGuideIsTrue(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "kubernetes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestGuideIsTrue(t *testing.T) {
 // that it does not know.
 func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "cli.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "cli.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

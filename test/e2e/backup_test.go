@@ -14,10 +14,10 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// guideCommands are the commands of docs/backup.md, in its order.
+// guideCommands are the commands of docs/how-to/backup.md, in its order.
 func guideCommands(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (g *guide) next(prefix string) []string {
 	return strings.Fields(text)[1:]
 }
 
-// TestBackupGuide does what docs/backup.md says, in its order: backups of a server that works, the loss of
+// TestBackupGuide does what docs/how-to/backup.md says, in its order: backups of a server that works, the loss of
 // that server, a restore, a look at it, and a restored server that works.
 func TestBackupGuide(t *testing.T) {
 	root := t.TempDir()
@@ -139,7 +139,7 @@ func TestBackupGuide(t *testing.T) {
 
 // TestBackupSchedules holds the unit and the line of cron on the page to commands that this program takes.
 func TestBackupSchedules(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

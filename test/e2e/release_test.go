@@ -38,7 +38,7 @@ var releaseReads = [][]string{
 }
 
 // TestDataOfTheFirstRelease opens a data directory that 0.1.0 wrote: everything is shown as it was then, and its tasks
-// run. See docs/compatibility.md.
+// run. See docs/reference/compatibility.md.
 func TestDataOfTheFirstRelease(t *testing.T) {
 	dir := t.TempDir()
 	if *update {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Figure prints a measured value in the one form that docs/reliability.md quotes.
+// Figure prints a measured value in the one form that docs/internals/reliability.md quotes.
 func Figure(tb testing.TB, name string, value any) {
 	tb.Helper()
 	if d, isDuration := value.(time.Duration); isDuration {

@@ -23,7 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/kubelet"
 )
 
-const guide = "../../docs/kubernetes.md"
+const guide = "../../docs/how-to/kubernetes.md"
 
 // commandsMin is what a guide has at least that takes an operator through all of it.
 const commandsMin = 20
@@ -38,7 +38,7 @@ var notRun = []string{"kubectl --namespace kinesin port-forward ", "kubectl --na
 // guideCommandMax bounds one command of the guide, rollouts included.
 const guideCommandMax = 3 * time.Minute
 
-// TestGuide runs the commands of docs/kubernetes.md one after the other, as they stand there.
+// TestGuide runs the commands of docs/how-to/kubernetes.md one after the other, as they stand there.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile(guide)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-const page = root + "/docs/http.md"
+const page = root + "/docs/reference/http.md"
 
 // blocks returns the code blocks of the page in a language, for a server at an address.
 func blocks(t *testing.T, language, addr string) (found []string) {

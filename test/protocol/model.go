@@ -1,4 +1,4 @@
-// Package protocol is a model of docs/protocol.md, small enough to be searched exhaustively: the rows of one
+// Package protocol is a model of docs/internals/protocol.md, small enough to be searched exhaustively: the rows of one
 // task, the processes that write them one conditional write at a time, and a crash or a pause between any
 // two of those writes.
 //
@@ -7,7 +7,7 @@
 // follows.
 package protocol
 
-// Rule is one rule of the protocol. The number in its text is that of docs/protocol.md.
+// Rule is one rule of the protocol. The number in its text is that of docs/internals/protocol.md.
 type Rule uint8
 
 // The rules.
@@ -319,7 +319,7 @@ const (
 	doubt                    // it may be of a task that ran: set it aside
 )
 
-// conclude decides by the table of docs/protocol.md.
+// conclude decides by the table of docs/internals/protocol.md.
 func (m *model) conclude(part, at uint8, row wakeRow, t taskRow) conclusion {
 	switch {
 	case t.state == absent && row.kind == bare:

@@ -3,7 +3,7 @@ package protocol
 import "slices"
 
 // Scenarios are small, each about one thing: together they have every process, fault and race of
-// docs/protocol.md.
+// docs/internals/protocol.md.
 func Scenarios(long bool) []Scenario {
 	all := slices.Concat(taskScenarios(), keyScenarios(), processScenarios(), changeScenarios(), followScenarios())
 	if long {

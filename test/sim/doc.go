@@ -8,5 +8,5 @@
 // value, so a failure is shrunk by leaving faults out of it. After the faults comes a time without any, in
 // which everything has to end. The history is judged by test/checker and by the rules of this package.
 //
-// Run it with make test/sim; see docs/adr/0027 and docs/reliability.md.
+// Run it with make test/sim; see docs/adr/0027 and docs/internals/reliability.md.
 package sim

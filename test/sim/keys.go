@@ -17,7 +17,7 @@ import (
 
 const (
 	// keyLimitInForce is how soon after its acknowledgement a limit by key holds everywhere, where nothing
-	// fails (docs/limits.md); what is being written then comes on top.
+	// fails (docs/concepts/limits.md); what is being written then comes on top.
 	keyLimitInForce = 4*time.Second + 50*time.Millisecond
 	// keyLimitTrouble is how long after the end of a fault servers may still not know a limit, or write what
 	// they decided before.

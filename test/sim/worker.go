@@ -130,7 +130,7 @@ func (w *world) snoozes(work *Work) bool {
 }
 
 // taskOf is the task that a public id is of. A request that is repeated because its answer was lost may be
-// answered with another public id of the same task, since the id carries the due time (docs/reliability.md).
+// answered with another public id of the same task, since the id carries the due time (docs/internals/reliability.md).
 func taskOf(id sdk.ID) string {
 	const form, prefix = len("k1"), len("k1") + 21 // 126 bits of the task's id
 	return string(id[min(form, len(id)):min(prefix, len(id))])

@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// The kinds of blocks in docs/terraform.md, and what they call.
+// The kinds of blocks in docs/reference/terraform.md, and what they call.
 var (
 	docsFile   = regexp.MustCompile("(?s)```hcl\n# file: (\\w+)/main\\.tf\n(.*?)```")
 	docsSource = regexp.MustCompile(`"github\.com/kinesin-io/kinesin//terraform/(modules/\w+)\?ref=[^"]+"`)
@@ -18,19 +18,19 @@ var (
 	docsAdded  = regexp.MustCompile(`Apply complete! Resources: \d+ added, 0 changed, 0 destroyed\.`)
 )
 
-// TestDocs goes the way of docs/terraform.md: the two configurations as they stand there, but for the prefix
+// TestDocs goes the way of docs/reference/terraform.md: the two configurations as they stand there, but for the prefix
 // and where the modules come from; what apply says; the deliver lambda; and a server by the outputs, which
 // knows the lambda and runs its tasks.
 func TestDocs(t *testing.T) {
 	w := newWorkspace(t, "")
-	text, err := os.ReadFile("../../docs/terraform.md")
+	text, err := os.ReadFile("../../docs/reference/terraform.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	files, said := docsFile.FindAllStringSubmatch(string(text), -1), docsAdded.FindAllString(string(text), -1)
 	more := docsMore.FindStringSubmatch(string(text))
 	if more == nil || len(files) != 2 || files[0][1] != "platform" || files[1][1] != "orders" || len(said) != 2 {
-		t.Fatalf("%d files and %d applies in docs/terraform.md, want those of platform and orders, and the module call invoices", len(files), len(said))
+		t.Fatalf("%d files and %d applies in docs/reference/terraform.md, want those of platform and orders, and the module call invoices", len(files), len(said))
 	}
 	dirs := make([]string, len(files))
 	for i, file := range files {
@@ -72,7 +72,7 @@ func TestDocs(t *testing.T) {
 	w.gone()
 }
 
-// docsImport is the block of docs/terraform.md that takes over what `kinesin aws setup` made.
+// docsImport is the block of docs/reference/terraform.md that takes over what `kinesin aws setup` made.
 var docsImport = regexp.MustCompile("(?s)```hcl\n(locals \\{\n  queues = .*?)```")
 
 // docsPrefix is the page's prefix in an id.
@@ -82,13 +82,13 @@ var docsPrefix = regexp.MustCompile(`(["/])prod-`)
 // made, while a server runs.
 func TestImport(t *testing.T) {
 	w := newWorkspace(t, "")
-	text, err := os.ReadFile("../../docs/terraform.md")
+	text, err := os.ReadFile("../../docs/reference/terraform.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := docsImport.FindStringSubmatch(string(text))
 	if block == nil {
-		t.Fatal("docs/terraform.md has no imports")
+		t.Fatal("docs/reference/terraform.md has no imports")
 	}
 	w.setUp()
 	server := harness.StartServer(t, harness.ServerOptions{

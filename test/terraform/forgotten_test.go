@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// The page docs/terraform.md says what happens to a lambda that Terraform forgets, and how it is brought
+// The page docs/reference/terraform.md says what happens to a lambda that Terraform forgets, and how it is brought
 // back.
 var (
 	docsRemoved = regexp.MustCompile("(?s)```hcl\n(removed \\{\n.*?)```")
@@ -31,7 +31,7 @@ type forgotten struct {
 	key                        map[string]map[string]string
 }
 
-// TestForgotten has Terraform forget a lambda, brings it back, and ends it, as docs/terraform.md says.
+// TestForgotten has Terraform forget a lambda, brings it back, and ends it, as docs/reference/terraform.md says.
 func TestForgotten(t *testing.T) {
 	f := &forgotten{workspace: newWorkspace(t, ""), call: `
 module "receipts" {
@@ -79,13 +79,13 @@ module "receipts" {
 // read takes the blocks from the page, for this installation.
 func (f *forgotten) read() {
 	f.t.Helper()
-	page, err := os.ReadFile("../../docs/terraform.md")
+	page, err := os.ReadFile("../../docs/reference/terraform.md")
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	removed, row, back := docsRemoved.FindSubmatch(page), docsDelete.FindSubmatch(page), docsBack.FindSubmatch(page)
 	if removed == nil || row == nil || back == nil {
-		f.t.Fatalf("docs/terraform.md lacks a block: %q, %q, %q", removed, row, back)
+		f.t.Fatalf("docs/reference/terraform.md lacks a block: %q, %q, %q", removed, row, back)
 	}
 	f.removed, f.table = string(removed[1]), f.prefix+"-"+string(row[1])
 	if err := json.Unmarshal(row[2], &f.key); err != nil {

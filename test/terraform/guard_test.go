@@ -170,7 +170,7 @@ func TestGuardOfCore(t *testing.T) {
 }
 
 // TestQueueOfTwo has two states with lambdas that differ in name and share a queue's, which nothing refuses,
-// and goes the way out of docs/terraform.md: the first one has its queue in the end.
+// and goes the way out of docs/reference/terraform.md: the first one has its queue in the end.
 func TestQueueOfTwo(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("core", guardCore)

@@ -108,7 +108,7 @@ func TestProduction(t *testing.T) {
 	w.gone()
 }
 
-// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md: whatever bears
+// capacityFits holds what scales writes to what a managed task takes of each by docs/reference/cost.md: whatever bears
 // fewer tasks a second than the one before it would slow that one down. Schedule comes first, since it is
 // where tasks come in.
 func (w *workspace) capacityFits() {

@@ -29,10 +29,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// picturesEnv names a folder that gets pictures: those of docs/console.md, or with allPicturesEnv all.
+// picturesEnv names a folder that gets pictures: those of docs/how-to/console.md, or with allPicturesEnv all.
 const picturesEnv, allPicturesEnv = "KINESIN_PICTURES", "KINESIN_ALL_PICTURES"
 
-// inDocs are the pictures that docs/console.md shows.
+// inDocs are the pictures that docs/how-to/console.md shows.
 var inDocs = []string{"now-light", "task-dead-light", "why-late", "budget", "died-of-timeout", "redrive", "midnight"}
 
 // actMax is how long one step in the browser may take.
@@ -251,7 +251,7 @@ func paletted(from image.Image) *image.Paletted {
 func TestDocsShowThePictures(t *testing.T) {
 	const root = "../.."
 	text := ""
-	for _, page := range []string{"docs/console.md", "README.md"} {
+	for _, page := range []string{"docs/how-to/console.md", "README.md"} {
 		one, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ changes" if there is nothing to do. All is compared before anything is changed. 
 
 Settings that apply made or changed are managed by the file's set: the name in the file, or else that of the file without its ending.
 With --prune, those of the set that are not in the file any more are deleted; those of other sets and of none are left alone, and so are
-lambdas. Settings of another set, or registered by Terraform, are refused. docs/apply.md describes the file.
+lambdas. Settings of another set, or registered by Terraform, are refused. docs/how-to/settings-in-a-file.md describes the file.
 
 Exit 2 for a file that cannot be read, with the line; 1 when something is refused.`,
 		Example: `  kinesin apply -f schedules.yaml --dry-run

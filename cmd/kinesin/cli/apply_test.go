@@ -218,16 +218,16 @@ objectives:
 	}
 }
 
-// The complete example of docs/apply.md is what it says, and applied again it changes nothing.
+// The complete example of docs/how-to/settings-in-a-file.md is what it says, and applied again it changes nothing.
 func TestTheExampleOfApply(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/apply.md")
+	page, err := os.ReadFile("../../../docs/how-to/settings-in-a-file.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	example := regexp.MustCompile("(?s)```yaml\n# file: billing.yaml\n(.*?)```").FindSubmatch(page)
 	if example == nil {
-		t.Fatal("docs/apply.md has no example")
+		t.Fatal("docs/how-to/settings-in-a-file.md has no example")
 	}
 	s := newSite(t)
 	file := s.write("billing.yaml", string(example[1]))
@@ -253,7 +253,7 @@ func TestTheExampleOfApply(t *testing.T) {
 	}
 	for line := range strings.Lines(changes) {
 		if !strings.Contains(string(page), strings.TrimSpace(line)) {
-			t.Errorf("docs/apply.md does not show %s", line)
+			t.Errorf("docs/how-to/settings-in-a-file.md does not show %s", line)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (a *app) costCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Compute what a load costs on DynamoDB and SQS",
-		Long: `Computes what a load costs in a month and per million tasks, from the requests of a task (docs/cost.md): on demand and with
+		Long: `Computes what a load costs in a month and per million tasks, from the requests of a task (docs/reference/cost.md): on demand and with
 provisioned capacity, compared with Dynein and EventBridge Scheduler. It calls no service: prices are in a file with a date and a
 source. --print-prices prints the built-in one for editing, --prices reads another one.`,
 		Example: `  kinesin cost --mode deliver --rate 50
@@ -164,7 +164,7 @@ func decimal(x float64, digits int) string {
 
 func beatsText(b *cost.Bill) string {
 	if b.BeatsEventBridgeFrom == 0 {
-		return "A load of this shape costs more than EventBridge Scheduler at any rate; what that lacks is in docs/cost.md."
+		return "A load of this shape costs more than EventBridge Scheduler at any rate; what that lacks is in docs/reference/cost.md."
 	}
 	return fmt.Sprintf("A load of this shape costs less than EventBridge Scheduler from %s tasks/s on.", decimal(b.BeatsEventBridgeFrom, 3))
 }

@@ -26,7 +26,7 @@ func (a *app) cronCommand() *cobra.Command {
 		Use:   "cron",
 		Short: "Schedule tasks of a lambda again and again, on the clock of a zone",
 		Long: `A cron schedules a task of a lambda whenever its expression says. It has a name, and policies for clock changes, for occurrences that
-would overlap, and for those that were missed. preview tries out an expression without a server. docs/cron.md tells more.`,
+would overlap, and for those that were missed. preview tries out an expression without a server. docs/concepts/crons.md tells more.`,
 	}, a.cronCreateCommand(), a.cronSetCommand(), a.cronListCommand(), a.cronPauseCommand(), a.cronRunCommand(), a.cronBackfillCommand(),
 		a.cronHistoryCommand(), a.cronPreviewCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a cron, and when it fires next"}),
@@ -172,7 +172,7 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 		Short: "Schedule the occurrences of a past range",
 		Long: `Schedules the occurrences of a cron with nominal times from --from on and before --to, by a job on the server. They are due now, and
 run beside each other: --overlap does not apply, --pace does. Nominal times whose occurrence ran, runs or may run yet are left alone, and
-so are those that an earlier backfill has scheduled. More than 100,000 are refused without --all, with their number. docs/cron.md tells more.`,
+so are those that an earlier backfill has scheduled. More than 100,000 are refused without --all, with their number. docs/concepts/crons.md tells more.`,
 		Example: `  kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --dry-run
   kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --pace 5`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),

@@ -29,7 +29,7 @@ func (a *app) deadLetterCommand() *cobra.Command {
 		Use:   "dead-letter",
 		Short: "List, count, redrive and delete messages that the consumers of a deliver lambda failed on",
 		Long: `A dead letter is a message of a deliver lambda that its consumers received too often and never deleted. It stays in an SQS
-dead-letter queue of the lambda, and is no task any more. docs/sets.md tells more.`,
+dead-letter queue of the lambda, and is no task any more. docs/how-to/sets.md tells more.`,
 	}, a.deadLetterListCommand(), a.deadLetterCountCommand(),
 		a.deadLetterChangeCommand(&cobra.Command{
 			Use:   "redrive LAMBDA [--priority P] [--pace N] [--dry-run] [--detach]",

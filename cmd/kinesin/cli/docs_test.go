@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md")
+var update = flag.Bool("update", false, "write docs/reference/cli.md")
 
 const (
-	cliPage  = "../../../docs/cli.md"
+	cliPage  = "../../../docs/reference/cli.md"
 	cliIntro = `# Commands and flags
 
 <!-- make docs/cli writes this page. Change the help of the commands instead. -->
@@ -38,7 +38,7 @@ All commands have ` + "`--help` and `--config`" + `, those with a result ` + "`-
 `
 )
 
-// TestCommandsPage compares docs/cli.md with the tree of commands.
+// TestCommandsPage compares docs/reference/cli.md with the tree of commands.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
 	root, common := (&app{}).root(), pflag.NewFlagSet("", pflag.ContinueOnError)

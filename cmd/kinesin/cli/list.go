@@ -26,7 +26,7 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N]",
 		Short: "List tasks",
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
-over. docs/sets.md describes filters.
+over. docs/how-to/sets.md describes filters.
 
 It lists live tasks by when they are due next, and then ended ones, the newest end first; with DynamoDB, or where tasks are very
 many, as the store has them. --order due (live tasks alone), -created (the newest first) and -ended (ended ones alone) have their
@@ -152,7 +152,7 @@ func (a *app) countCommand() *cobra.Command {
 		Use:   "count [LAMBDA] [--where FILTER] [--exact]",
 		Short: "Count tasks",
 		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
-is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.`,
+is an estimate unless --exact asks for more; the text begins with "about" then. docs/how-to/sets.md describes filters.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
   kinesin count greet --where 'due<+1h' -o json`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),

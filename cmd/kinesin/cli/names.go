@@ -52,7 +52,7 @@ func (a *app) cancelCommand() *cobra.Command {
 Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, or when there is no task with an ID.
 
 With --where it cancels the tasks that a filter selects, by a job on the server, and prints the job when it has ended: exit 1
-when some were refused. docs/sets.md describes filters and jobs.`,
+when some were refused. docs/how-to/sets.md describes filters and jobs.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
@@ -89,7 +89,7 @@ now. Attempts that failed still count.
 
 Exit 1 when a worker has the task, when it has ended, or when there is none with an ID.
 
-With --where it moves the live tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
+With --where it moves the live tasks that a filter selects, by a job on the server. docs/how-to/sets.md describes filters and jobs.`,
 		Example: `  kinesin reschedule k3… --in 2h
   kinesin reschedule --lambda greet --key reminder-42 --at 2027-02-01T09:00:00+01:00
   kinesin reschedule --lambda greet --where 'due<+1h' --spread 2h`,
@@ -130,7 +130,7 @@ due TIME" for each, in order. Their attempts count anew; their history stays.
 Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
 is none with an ID.
 
-With --where it redrives the tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
+With --where it redrives the tasks that a filter selects, by a job on the server. docs/how-to/sets.md describes filters and jobs.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)

@@ -38,7 +38,7 @@ Without --in and --at it is due now; a time in the past means now too, and one b
 
 --then names a file with the tasks that follow it, each a JSON object as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda": a
 list of tasks, or one alone, which start when it has succeeded ("delay" counts from then); or an object with such lists as "then",
-"else" (after any other end) and "finally". Each task may have "then", "else" and "finally" of its own. See docs/chains.md.
+"else" (after any other end) and "finally". Each task may have "then", "else" and "finally" of its own. See docs/concepts/chains.md.
 
 --batch reads a JSON object from each line, as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda". LAMBDA and --on-conflict are
 for lines that have none of their own. It prints a result for each line, in order: the id, or "error: line N: …". Exit 1 when any line

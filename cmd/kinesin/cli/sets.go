@@ -377,7 +377,7 @@ func (a *app) expireCommand() *cobra.Command {
 		Use:   "expire {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "End waiting tasks as expired",
 		Long: `Ends the live tasks that a filter selects as expired, by a job on the server. A task that a worker has is refused.
-docs/sets.md describes filters and jobs.`,
+docs/how-to/sets.md describes filters and jobs.`,
 		Example: `  kinesin expire --lambda greet --where 'due<-1d'`,
 	}, admin.JobExpire)
 }
@@ -388,7 +388,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Short: "Forget ended tasks",
 		Long: `Deletes the rows and payloads of the ended tasks that a filter selects, before their retention is over, by a job on the server.
 Their keys are free then. With DynamoDB or an inbound buffer, and of deliver lambdas, a row that may have to refuse a second start
-of its task is refused for the retention of its lambda or some minutes. docs/sets.md describes filters and jobs.`,
+of its task is refused for the retention of its lambda or some minutes. docs/how-to/sets.md describes filters and jobs.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
 	}, admin.JobDelete)
 }

@@ -20,7 +20,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Long: `A token belongs to an identity, which may do what its grants say. Every server of an installation accepts it. Servers keep a hash
 of it only.
 
-To manage tokens one needs admin:*. docs/security.md describes verbs, and identities without tokens.`,
+To manage tokens one needs admin:*. docs/how-to/access.md describes verbs, and identities without tokens.`,
 	}, a.tokenCreateCommand(),
 		n.listCommand(a, &cobra.Command{Short: "List the tokens that were made, without their secrets"}, nil),
 		n.action(a, &cobra.Command{

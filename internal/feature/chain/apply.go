@@ -21,7 +21,7 @@ const (
 // Apply is that of a store. A write that ends a task which something follows is applied in this order: the
 // task row, the first rows of the follow-ups, each put if it is absent, and the deletion of the wake-up row.
 // So as long as a follow-up may be missing the wake-up row is there, and who would delete it as a leftover
-// puts the follow-ups first (docs/protocol.md, rule 10). Results are those of the ops alone: an end that is
+// puts the follow-ups first (docs/internals/protocol.md, rule 10). Results are those of the ops alone: an end that is
 // applied has ended the task, whatever became of its follow-ups so far.
 func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	for i := range ops {

@@ -29,7 +29,7 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. Units that are left out are as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. Units that are left out are as in the README. `kinesin cost` and docs/reference/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
   type        = map(map(object({ min = number, max = number })))
   default     = {}
   nullable    = false

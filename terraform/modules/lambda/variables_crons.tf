@@ -1,7 +1,7 @@
 # Crons that fire the lambda, and how they are in its registration (variables_declared.tf).
 
 variable "crons" {
-  description = "Crons of the lambda by name, as { nightly = { schedule = \"30 2 * * *\", zone = \"Europe/Berlin\" } }: up to 100, with the settings and defaults of `kinesin cron create` (docs/cron.md). `start` and `end` are RFC 3339; `payload` is a text, often of jsonencode, in which {{nominal}} becomes the nominal time. A name belongs to one lambda of the installation. Not for mode deliver."
+  description = "Crons of the lambda by name, as { nightly = { schedule = \"30 2 * * *\", zone = \"Europe/Berlin\" } }: up to 100, with the settings and defaults of `kinesin cron create` (docs/concepts/crons.md). `start` and `end` are RFC 3339; `payload` is a text, often of jsonencode, in which {{nominal}} becomes the nominal time. A name belongs to one lambda of the installation. Not for mode deliver."
   type = map(object({
     schedule = string
     zone     = optional(string)
