@@ -328,6 +328,10 @@ docs/metrics: ## the table of series in docs/reference/metrics.md
 docs/cli: ## docs/reference/cli.md, from the help of the commands
 	go test ./cmd/kinesin/cli -run TestCommandsPage -update
 
+.PHONY: docs/errors
+docs/errors: ## the table of docs/reference/errors.md, from the refusals in the code
+	go test ./sdk -run TestErrorsPage -update
+
 .PHONY: web/vendor
 web/vendor: ## the scripts of others that the console embeds, and axe-core for its test, from npm
 	tools/web/vendor

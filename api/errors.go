@@ -12,47 +12,46 @@ import (
 type Reason = kinesinv1.Reason
 
 // One sentinel for each decision of a caller. They mean the same on both sides of the wire: errors.Is finds
-// in the client what the server wrapped.
+// in the client what the server wrapped. docs/reference/errors.md is made of their comments.
 var (
-	// ErrInvalid means that a value is outside what is allowed; the text says what is.
+	// ErrInvalid means that a value is outside what is allowed. The text says what is.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknownLambda means that no lambda has that name.
+	// ErrUnknownLambda means that no lambda has that name. Create it first.
 	ErrUnknownLambda = errors.New("unknown lambda")
-	// ErrNotFound means that there is no such task.
+	// ErrNotFound means that there is no such task, or what else the call names: the retention of a task may be over.
 	ErrNotFound = errors.New("no such task")
 	// ErrKeyConflict means that the key is held by another task, such as one with another payload, priority
 	// or collection.
 	ErrKeyConflict = errors.New("key is taken by another task")
-	// ErrTooLate means that the task has ended, or that a worker has it.
+	// ErrTooLate means that the task has ended, or a worker has it.
 	ErrTooLate = errors.New("too late for the task")
 	// ErrTooLarge means that a payload or a request is above its limit.
 	ErrTooLarge = errors.New("too large")
-	// ErrFull means that the store has no space for new tasks. Stored tasks still run.
+	// ErrFull means that there is no space for new tasks. Stored tasks still run.
 	ErrFull = errors.New("store is full")
-	// ErrThrottled means that an admission quota is used up; RetryAfter of the *Error says when to try again.
+	// ErrThrottled means that an admission quota is used up. The server says when to try again.
 	ErrThrottled = errors.New("admission quota is used up")
-	// ErrUnavailable means that the call may be tried again; its outcome may be unknown.
+	// ErrUnavailable means that the call may be tried again. Its outcome may be unknown: a key makes a second try harmless.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrLeaseLost means that the worker's lease has ended.
+	// ErrLeaseLost means that the worker's lease has ended. Stop its tasks and register again.
 	ErrLeaseLost = errors.New("worker lease lost")
-	// ErrFenced means that the attempt no longer owns the task.
+	// ErrFenced means that the attempt no longer owns the task. Stop the attempt.
 	ErrFenced = errors.New("attempt does not own the task")
-	// ErrExists means that the lambda exists with other settings.
+	// ErrExists means that a lambda, cron or token of that name exists with other settings.
 	ErrExists = errors.New("lambda exists with other settings")
-	// ErrInUse means that the lambda has live tasks.
+	// ErrInUse means that the lambda has live tasks, or is being deleted.
 	ErrInUse = errors.New("lambda has live tasks")
-	// ErrUnsupported means that this server cannot do it, because of its drivers.
+	// ErrUnsupported means that this server cannot do it, because of its drivers or its roles.
 	ErrUnsupported = errors.New("not supported by this server")
 	// ErrUnauthenticated means that the call had no token, or none that the server accepts.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrPermissionDenied means that no grant of the caller allows it; the text names the missing verb.
+	// ErrPermissionDenied means that no grant of the caller allows it. The text names the missing verb.
 	ErrPermissionDenied = errors.New("permission denied")
-	// ErrRegistered means that the lambda is registered (by Terraform), and is deleted with its registration
-	// only.
+	// ErrRegistered means that the lambda is registered (by Terraform). It is deleted with its registration only.
 	ErrRegistered = errors.New("lambda is registered")
-	// ErrStaleSeq means that the task has changed since the caller read it.
+	// ErrStaleSeq means that the thing has changed since the caller read it. Read it again.
 	ErrStaleSeq = errors.New("task has changed")
-	// ErrInternal means that the server failed; the cause is in the server's log.
+	// ErrInternal means that the server failed. Its log has the cause.
 	ErrInternal = errors.New("internal error")
 )
 
