@@ -679,7 +679,7 @@ func TestWorkerCommand(t *testing.T) {
 	runtest.Eventually(t, 10*time.Second, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
 	stop()
 	working.Wait()
-	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 {
+	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 || strings.Count(o.stderr, "kinesin: registered for a at "+s.url+"\n") != 1 {
 		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
 	}
 }

@@ -175,8 +175,16 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (e
 	if err != nil {
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
-	err = runCommands(ctx, k, flags, &commands{Executor: e, outcomes: outcomes}, guard)
+	err = runCommands(ctx, k, a.conn.Server, flags, &commands{Executor: e, outcomes: outcomes, say: a.sayer(flags)}, guard)
 	return errors.Join(a.conn.Explain(err), guard.Close())
+}
+
+// sayer returns what tells people how the worker stands. With a log of JSON, stderr is for programs, and it says nothing.
+func (a *app) sayer(flags *workerFlags) func(format string, args ...any) {
+	if flags.log.format == formatJSON {
+		return func(string, ...any) {}
+	}
+	return a.note
 }
 
 // reachable returns the variables by which a command finds the server. The token is not among them: what a
@@ -203,9 +211,11 @@ type commands struct {
 	*executor.Executor
 
 	outcomes *outcomeFiles
+	say      func(format string, args ...any)
 
 	fail   context.CancelCauseFunc // ends the worker
 	worker atomic.Pointer[string]  // the id of the newest lease
+	broken atomic.Bool             // the stream of tasks broke, and the server has not answered since
 }
 
 // leftToOthers reports whether an attempt was stopped because its task may run elsewhere.
@@ -221,18 +231,32 @@ func (c *commands) unguarded(err error) {
 	}
 }
 
-func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, c *commands, guard *executor.Guard) error {
+// held notes the lease of the worker, and says when it is a new one or the server answers again.
+func (c *commands) held(worker string, lambdas []string, server string) {
+	before, again := c.worker.Swap(&worker), c.broken.Swap(false)
+	switch {
+	case before == nil:
+		c.say("registered for %s at %s", strings.Join(lambdas, ", "), server)
+	case *before != worker:
+		c.say("registered again at %s", server)
+	case again:
+		c.say("connected again to %s", server)
+	}
+}
+
+func runCommands(ctx context.Context, k *sdk.Client, server string, flags *workerFlags, c *commands, guard *executor.Guard) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	c.fail = fail
 	ctx, stop := drainOnSignal(ctx, c.KillAll)
 	defer stop()
 	held := func(worker string, left time.Duration) {
-		c.worker.Store(&worker)
 		c.unguarded(guard.HoldsFor(left))
+		c.held(worker, flags.lambdas, server)
 	}
 	options := []sdk.WorkerOption{
-		sdk.Slots(flags.concurrency), sdk.Version(flags.version), sdk.Lease(flags.lease), sdk.Observe(sdk.Hooks{LeaseHeld: held}),
+		sdk.Slots(flags.concurrency), sdk.Version(flags.version), sdk.Lease(flags.lease),
+		sdk.Observe(sdk.Hooks{LeaseHeld: held, Broken: func(error) { c.broken.Store(true) }}),
 		sdk.Grace(flags.grace - flags.termToKill()), sdk.KillAfter(flags.termToKill() + reportWithin),
 	}
 	if flags.name != "" {
