@@ -140,33 +140,27 @@ func (p *newPayloadFlags) read(a *app, c *cobra.Command) ([]byte, error) {
 
 // whenFlags say when a task is to start.
 type whenFlags struct {
-	in time.Duration
-	at string
+	in  time.Duration
+	due atFlags
 }
 
-// option returns the option for the time that the flags say.
-func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
-	switch in, at := c.Flags().Changed("in"), c.Flags().Changed("at"); {
+// option returns the option for the time that the flags say, and what to tell people of it.
+func (w *whenFlags) option(c *cobra.Command) (o sdk.Option, note string, err error) {
+	switch in, at := c.Flags().Changed("in"), anyOf(c, "at", "zone"); {
 	case in && at:
-		return nil, usagef("--in and --at exclude each other: a task is due once")
+		return nil, "", usagef("--in and --at exclude each other: a task is due once")
 	case at:
-		when, err := parseTime(w.at)
-		if err != nil {
-			return nil, usagef("--at: %v", err)
+		due, note, err := w.due.read()
+		if err == nil && isPast(due) {
+			note = pastText
 		}
-		return sdk.At(when), nil
+		return sdk.At(due), note, err
+	case in && w.in < 0:
+		return sdk.In(w.in), pastText, nil
 	case in:
-		return sdk.In(w.in), nil
+		return sdk.In(w.in), "", nil
 	}
-	return nil, usagef("when is missing: want --in D or --at TIME")
-}
-
-// note says that a time in the past means now, if that is what the flags say.
-func (w *whenFlags) note() string {
-	if at, err := parseTime(w.at); w.in < 0 || err == nil && isPast(at) {
-		return pastText
-	}
-	return ""
+	return nil, "", usagef("when is missing: want --in D or --at TIME")
 }
 
 const pastText = "the due time is in the past, which means now"

@@ -126,6 +126,9 @@ first time: members that are there are not added again. Without it they are adde
 		if err != nil {
 			return err
 		}
+		if s.dueNote != "" && !a.json() {
+			a.note("%s", s.dueNote)
+		}
 		return a.print(added, "%s", first(added.GetIds()))
 	})
 }

@@ -91,15 +91,15 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 
 With --where it moves the live tasks that a filter selects, by a job on the server. docs/how-to/sets.md describes filters and jobs.`,
 		Example: `  kinesin reschedule k3… --in 2h
-  kinesin reschedule --lambda greet --key reminder-42 --at 2027-02-01T09:00:00+01:00
+  kinesin reschedule --lambda greet --key reminder-42 --at 'monday 9:00' --zone Europe/Paris
   kinesin reschedule --lambda greet --where 'due<+1h' --spread 2h`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
 	c.Flags().Var(durationValue{d: &when.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
-	c.Flags().StringVar(&when.at, "at", "", "due at this `TIME`, RFC 3339")
+	when.due.add(c.Flags())
 	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		option, err := when.option(c)
+		option, note, err := when.option(c)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,6 @@ With --where it moves the live tasks that a filter selects, by a job on the serv
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) {
 			return k.Reschedule(ctx, some, option, sdk.IfSeq(ifSeq))
 		})
-		note := when.note()
 		if err == nil && note != "" && !a.json() {
 			a.note("%s", note)
 		}

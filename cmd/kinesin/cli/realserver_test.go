@@ -151,3 +151,27 @@ func TestHelpHasGroupsAndTheConnectionApart(t *testing.T) {
 		t.Errorf("%s\nConnection:\n%s", own, connection)
 	}
 }
+
+func TestDueTimesInAZone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	o := s.do("schedule", "a", "--at", "2030-01-31 09:00", "--zone", "Europe/Paris")
+	o.check(t, "schedule", 0, "kinesin: due 2030-01-31T09:00:00+01:00\n")
+	id := strings.TrimSpace(o.stdout)
+	due := func(want string) {
+		t.Helper()
+		if got := s.object("get", id); got["due"] != want {
+			t.Errorf("due %v, want %s", got["due"], want)
+		}
+	}
+	due("2030-01-31T08:00:00.000000Z")
+	s.do("reschedule", id, "--at", "2030-03-31 02:30", "--zone", "Europe/Paris").check(t, "reschedule", 0, "leaves 02:30:00 out")
+	due("2030-03-31T01:00:00.000000Z")
+	s.do("reschedule", "--where", "lambda=a", "--at", "2030-10-27 02:30", "--zone", "Europe/Paris").check(t, "a set", 0, "clocks show this time twice")
+	due("2030-10-27T00:30:00.000000Z")
+	s.do("reschedule", id, "--at", "today 0:00", "--zone", "Europe/Paris").check(t, "the past", 0, "which means now")
+	s.do("reschedule", id, "--in", "1h", "--zone", "UTC").check(t, "both", 2, "exclude each other")
+	s.do("reschedule", "--where", "lambda=a", "--by", "1h", "--zone", "UTC").check(t, "a set", 2, "--zone is for an --at")
+	s.do("schedule", "a", "--zone", "UTC").check(t, "a zone alone", 2, "--zone is for an --at")
+}

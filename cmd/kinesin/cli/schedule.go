@@ -22,7 +22,9 @@ const payloadFileBytesMax = 15 << 20
 type scheduleFlags struct {
 	item                 sdk.Item       // what flags say as they are
 	ofTask               *pflag.FlagSet // the flags of a task, which a line of a batch has itself
-	at, startBefore      string
+	due                  atFlags
+	dueNote              string // what to tell people of the due time
+	startBefore          string
 	payload, payloadFile string
 	then, batch          string
 }
@@ -34,7 +36,8 @@ func (a *app) scheduleCommand() *cobra.Command {
 		Short: "Schedule a task, or many",
 		Long: `Schedules a task and prints its id. When the id is printed, the task is durable.
 
-Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
+Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake. Of a time of day
+that a change of clocks repeats, --at means the first, and of one that the change leaves out, the first instant after it.
 
 --then names a file with the tasks that follow it, each a JSON object as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda": a
 list of tasks, or one alone, which start when it has succeeded ("delay" counts from then); or an object with such lists as "then",
@@ -49,6 +52,7 @@ The fields of such an object, of which all but "lambda" may be left out:
 A payload is any JSON, or in "payload_text" a text, or in "payload_base64" other bytes.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
+  kinesin schedule greet --at 'tomorrow 9:00' --zone Europe/Paris
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '[{"lambda":"ship","delay":"1h","payload":42}]' | kinesin schedule charge --payload 42 --then -
   echo '{"lambda":"greet","delay":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
@@ -78,7 +82,7 @@ func (s *scheduleFlags) addTask(f *pflag.FlagSet) {
 	s.ofTask = pflag.NewFlagSet("", pflag.ContinueOnError)
 	t, item := s.ofTask, &s.item
 	t.Var(durationValue{d: &item.In, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
-	t.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
+	s.due.add(t)
 	t.StringVar(&item.Priority, "priority", "", helpOf("ScheduleItem.priority"))
 	t.StringVar(&item.Collection, "collection", "", helpOf("ScheduleItem.collection"))
 	t.StringVar(&item.LimitKey, "limit-key", "", helpOf("ScheduleItem.limit_key"))
@@ -121,6 +125,9 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 		if err != nil {
 			return err
 		}
+		if s.dueNote != "" && (r.Replaced || !r.Duplicate) && !a.json() {
+			a.note("%s", s.dueNote)
+		}
 		return a.printScheduled(&r)
 	}, sdk.WithTries(triesInteractive))
 }
@@ -161,12 +168,11 @@ func (s *scheduleFlags) task(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 	if f.Changed("limit-key") && item.LimitKey == "" {
 		return item, usagef("--limit-key is empty: leave it out for a task that no limit by key applies to")
 	}
-	if f.Changed("at") {
-		at, err := parseTime(s.at)
-		if err != nil {
-			return item, usagef("--at: %v", err)
+	if f.Changed("at") || f.Changed("zone") {
+		var err error
+		if item.At, s.dueNote, err = s.due.read(); err != nil {
+			return item, err
 		}
-		item.At = at
 	}
 	if f.Changed("start-before") {
 		before, err := parseTime(s.startBefore)

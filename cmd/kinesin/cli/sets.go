@@ -37,6 +37,7 @@ type setFlags struct {
 	pace                int
 
 	by, spread time.Duration // of reschedule
+	dueNote    string        // what to tell people of the due time
 }
 
 // setOnly are the flags that make a command one of a set.
@@ -148,12 +149,12 @@ func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec *kinesin
 	if action != admin.JobReschedule {
 		return spec, nil
 	}
-	if at, _ := c.Flags().GetString("at"); at != "" {
-		due, err := parseTime(at)
+	if anyOf(c, "at", "zone") {
+		at, note, err := (&atFlags{c.Flag("at").Value.String(), c.Flag("zone").Value.String()}).read()
 		if err != nil {
-			return spec, usagef("--at: %v", err)
+			return spec, err
 		}
-		spec.Due = due.UnixMicro()
+		spec.Due, s.dueNote = at.UnixMicro(), note
 	}
 	if in := c.Flags().Lookup("in"); in != nil && in.Changed {
 		after, _ := in.Value.(durationValue)
@@ -197,8 +198,11 @@ func wantLambda(ctx context.Context, c *calls, name string) error {
 
 // changeSet makes a job and prints it, as printSet does.
 func (a *app) changeSet(ctx context.Context, c *calls, spec *kinesinv1.CreateJobRequest, s *setFlags) error {
-	if spec.GetDue() != 0 && isPast(time.UnixMicro(spec.GetDue())) {
+	switch {
+	case spec.GetDue() != 0 && isPast(time.UnixMicro(spec.GetDue())):
 		a.note(pastText)
+	case s.dueNote != "" && !a.json():
+		a.note("%s", s.dueNote)
 	}
 	spec.RequestId = c.RequestID()
 	r, err := askSet(ctx, c, "job", c.Jobs.CreateJob, spec)
