@@ -33,7 +33,7 @@ func TestGuideIsTrue(t *testing.T) {
 			}
 		}
 	}
-	if seen < 30 {
+	if seen < 20 {
 		t.Errorf("only %d series and messages found", seen)
 	}
 }
