@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestContributingIsTrue finds files, folders and tests that CONTRIBUTING.md names and that are not there.
-func TestContributingIsTrue(t *testing.T) {
+// TestPagesNameWhatIsThere finds files, folders and tests that CONTRIBUTING.md and docs/internals/reliability.md name
+// and that are not there.
+func TestPagesNameWhatIsThere(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files").Output()
 	if err != nil {
 		t.Skipf("not a git checkout: %v", err)
@@ -30,31 +31,33 @@ func TestContributingIsTrue(t *testing.T) {
 	file := regexp.MustCompile(`^[\w./-]+\.(go|md|tf|sh|ya?ml|json|proto|toml|tpl)$|^\./[\w/.-]+$`)
 	folder := regexp.MustCompile(`^[a-z][\w-]*(/[\w-]+)+$`)
 	test := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w+$`)
-	page, err := os.ReadFile("../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(page), "")
-	for _, span := range regexp.MustCompile("`[^`]+`").FindAllString(text, -1) {
-		for word := range strings.FieldsSeq(strings.Trim(span, "`")) {
-			name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/..."), "/")
-			switch {
-			case strings.Contains(word, "NAME"):
-			case test.MatchString(word):
-				found++
-				if !strings.Contains(string(tests), "func "+word) {
-					t.Errorf("CONTRIBUTING.md names %s, which is no test", word)
-				}
-			case file.MatchString(word), folder.MatchString(strings.Trim(span, "`")):
-				found++
-				if !there[name] && name != "..." {
-					t.Errorf("CONTRIBUTING.md names %s, which is not there", word)
+	for name, least := range map[string]int{"CONTRIBUTING.md": 50, "docs/internals/reliability.md": 100} {
+		page, err := os.ReadFile("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(page), "")
+		for _, span := range regexp.MustCompile("`[^`]+`").FindAllString(text, -1) {
+			for word := range strings.FieldsSeq(strings.Trim(span, "`")) {
+				bare := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/..."), "/")
+				switch {
+				case strings.Contains(word, "NAME"):
+				case test.MatchString(word):
+					found++
+					if !strings.Contains(string(tests), "func "+word) {
+						t.Errorf("%s names %s, which is no test", name, word)
+					}
+				case file.MatchString(word), folder.MatchString(strings.Trim(span, "`")):
+					found++
+					if !there[bare] && bare != "..." {
+						t.Errorf("%s names %s, which is not there", name, word)
+					}
 				}
 			}
 		}
-	}
-	if found < 50 {
-		t.Errorf("only %d names found", found)
+		if found < least {
+			t.Errorf("only %d names found in %s", found, name)
+		}
 	}
 }
