@@ -86,6 +86,34 @@ func Example_context() {
 	// took longer than the task's timeout
 }
 
+func Example_chain() {
+	k := newKinesin()
+	defer k.Close()
+	ctx, client := context.Background(), k.Client()
+	ship, refund := sdk.NewLambda[Charge]("ship"), sdk.NewLambda[Charge]("refund")
+	w := sdk.NewWorker(client)
+	for _, l := range []sdk.Lambda[Charge]{ChargeCard, ship, refund} {
+		k.Lambda(l.Name())
+		l.Handle(w, func(_ context.Context, t *sdk.Task[Charge]) error {
+			fmt.Println(t.Lambda, "order", t.Args.Order)
+			return nil
+		})
+	}
+	defer k.Run(w)()
+
+	charge, order := ChargeCard, Charge{Order: 7, Cents: 995}
+	id, err := sdk.Chain(
+		charge.With(order),
+		ship.With(order).After(time.Hour),
+	).OnFailure(refund.With(order)).Schedule(ctx, client)
+	k.Advance(time.Hour)
+	fmt.Println(k.Task(id).State, err)
+	// Output:
+	// charge-card order 7
+	// ship order 7
+	// success <nil>
+}
+
 func Example_options() {
 	k := newKinesin()
 	defer k.Close()
@@ -156,12 +184,20 @@ func ExampleObserve() {
 	// send-reminder success after 0s
 }
 
-// TestGuideShowsCodeThatRuns finds each snippet of the guide in an example or a test.
+// TestGuideShowsCodeThatRuns finds each snippet of the guide and of the pages on concepts in an example or a test.
 func TestGuideShowsCodeThatRuns(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/reference/sdk.md")
+	concepts, err := filepath.Glob("../docs/concepts/*.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var pages strings.Builder
+	for _, page := range append(concepts, "../docs/reference/sdk.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages.Write(text)
 	}
 	var code strings.Builder
 	for _, pattern := range []string{"*_test.go", "admin/*_test.go", "sdktest/*_test.go", "sqsinbound/*_test.go", "../examples/*/*.go"} {
@@ -177,7 +213,7 @@ func TestGuideShowsCodeThatRuns(t *testing.T) {
 			code.WriteString(unindented(string(text)) + "\n")
 		}
 	}
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
+	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(pages.String(), -1)
 	if len(snippets) < 10 {
 		t.Errorf("%d snippets", len(snippets))
 	}

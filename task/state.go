@@ -97,7 +97,7 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // IsWaiting reports whether a task waits in its row until it wakes.
 func (s State) IsWaiting() bool { return s == Scheduled || s == RetriableFailure }
 
-// edges is the diagram of docs/concepts/task.md: the states to which one event can lead from each state. An
+// edges is the table of docs/internals/states.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
 	Scheduled: {Scheduled, Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
@@ -121,7 +121,7 @@ var edges = [stateEnd][]State{
 	Expired:          {Scheduled},
 }
 
-// CanBecome reports whether the diagram has an edge from s to next.
+// CanBecome reports whether one event can lead from s to next.
 func (s State) CanBecome(next State) bool {
 	return s < stateEnd && slices.Contains(edges[s], next)
 }

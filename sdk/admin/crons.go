@@ -16,7 +16,7 @@ type Cron struct {
 	Name   string // cannot change
 	Lambda string // a managed one; cannot change
 	// Schedule is five fields (minute, hour, day of month, month, day of week), six with seconds first, a
-	// word such as @daily, "@every 90s", or an RRULE. docs/concepts/crons.md describes them.
+	// word such as @daily, "@every 90s", or an RRULE. docs/reference/expressions.md describes them.
 	Schedule string
 	Zone     string // an IANA name, on whose clock fields and words are; empty: UTC
 	// Start and End bound nominal times: from Start on, before End; zero: no bound. @every and an RRULE

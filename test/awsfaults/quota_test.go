@@ -14,11 +14,11 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// unclaimedMax is what of a quota may lie on SQS for workers (docs/concepts/quotas.md), and start besides the rate.
+// unclaimedMax is what of a quota may lie on SQS for workers (docs/concepts/limits.md), and start besides the rate.
 const unclaimedMax = 7 * time.Second
 
 // Servers join and leave while more tasks wait than their lambda's quota lets start. The rate before, during
-// and after is printed: it is what docs/concepts/quotas.md has of a long run.
+// and after is printed.
 func TestAQuotaWhileServersJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	rate, phase := harness.Either(100, 20), harness.Either(30*time.Second, 4*time.Second)

@@ -15,7 +15,7 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	elsewhere := []string{"access", "backup", "settings-in-a-file"} // what runs their commands: TestWhoMayDoWhat, TestBackupGuide, TestApply
 	path := filepath.Dir(harness.Kinesin(t))
-	for _, dir := range []string{"how-to"} {
+	for _, dir := range []string{"concepts", "how-to"} {
 		pages, err := filepath.Glob(filepath.Join("..", "..", "docs", dir, "*.md"))
 		if err != nil || len(pages) < 8 {
 			t.Fatalf("%d pages: %v", len(pages), err)

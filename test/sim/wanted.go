@@ -6,7 +6,7 @@ import (
 )
 
 // edgesWanted are the changes of the task row of managed tasks without a gate and an expiry: those of
-// docs/concepts/task.md, and the first row that a task gets.
+// docs/internals/states.md, and the first row that a task gets.
 var edgesWanted = map[string][]task.State{ //nolint:gochecknoglobals // a table
 	"new":               {task.Scheduled, task.Enqueued, task.Claimed, task.Cancelled},
 	"scheduled":         {task.Scheduled, task.Expired, task.Enqueued, task.Claimed, task.Cancelled},

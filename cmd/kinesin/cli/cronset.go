@@ -66,7 +66,7 @@ func (a *app) cronCreateCommand() *cobra.Command {
 		Short: "Create a cron",
 		Long: `Creates a cron and prints it, and when it fires first on stderr: from five seconds later on. One that exists is refused (exit 1): set
 changes it, and kinesin apply creates what is missing. What its author may not have meant is noted on stderr with the next three fire times: who writes
-six fields often means five, and dialects of cron read some things differently. docs/concepts/crons.md tells what expressions and policies mean.`,
+six fields often means five, and dialects of cron read some things differently. docs/concepts/crons.md tells what policies mean, docs/reference/expressions.md what expressions do.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
 		Args: one("NAME"),

@@ -28,7 +28,7 @@ func (a *app) groupCommand() *cobra.Command {
 		Use:   "group",
 		Short: "Have a task follow when all of many tasks have ended",
 		Long: `A group has members, which are tasks like any other. When it is sealed and all of its members have ended, a task follows that is told
-how they ended. docs/concepts/groups.md tells more.`,
+how they ended. docs/concepts/chains.md#groups tells more.`,
 	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupMembersCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a group, with its members counted by state"}))
 }
