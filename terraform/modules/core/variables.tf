@@ -6,7 +6,7 @@ variable "create" {
 }
 
 variable "prefix" {
-  description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. One installation, one prefix; none may be another one followed by a hyphen, since the policies are for everything named `<prefix>-*`. IAM policies know no region: in a second region of an account take another prefix."
+  description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. Each installation needs its own, in any region of the account. None may be another one followed by a hyphen, since policies cover `<prefix>-*`."
   type        = string
   nullable    = false
 
@@ -29,7 +29,7 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. Units that are left out are as in the README. `kinesin cost` and docs/reference/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  description = "With `PROVISIONED`, the least and the most read and write units a second of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, such as `{ tasks = { write = { min = 200, max = 10000 } } }`. The README has the defaults; `kinesin cost` computes what a load needs. Ignored with `PAY_PER_REQUEST`."
   type        = map(map(object({ min = number, max = number })))
   default     = {}
   nullable    = false
@@ -54,7 +54,7 @@ variable "capacity" {
 }
 
 variable "capacity_target_percent" {
-  description = "With `PROVISIONED`, the use of the capacity that autoscaling aims at, 20 to 90 percent. Tasks due in one instant come before any autoscaling: leave room for them."
+  description = "With `PROVISIONED`, the use of the capacity that autoscaling aims at, 20 to 90 percent. Tasks due at the same instant come before any autoscaling: leave room for them."
   type        = number
   default     = 60
   nullable    = false
@@ -80,7 +80,7 @@ variable "point_in_time_recovery" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a KMS key of your own for tables and queues; null: DynamoDB's own keys and SQS-managed encryption, which cost nothing. Its key policy has to let this account's IAM policies decide, and those who send and receive. A change takes more than one apply: see Upgrades in the README."
+  description = "ARN of a KMS key for tables and queues; null: DynamoDB's own keys and SQS-managed encryption, which cost nothing. Its key policy has to let this account's IAM policies decide. A change takes more than one apply: see Upgrades in the README."
   type        = string
   default     = null
 
@@ -91,7 +91,7 @@ variable "kms_key_arn" {
 }
 
 variable "lambda_kms_key_arns" {
-  description = "ARNs of further KMS keys, those that lambdas have for their queues (`kms_key_arn` of the module lambda): the policies let the servers use them. Their key policies have to let this account's IAM policies decide."
+  description = "ARNs of the KMS keys that lambdas have for their queues (`kms_key_arn` of the module lambda): the policies let the servers use them. Their key policies have to let this account's IAM policies decide."
   type        = list(string)
   default     = []
   nullable    = false
@@ -103,7 +103,7 @@ variable "lambda_kms_key_arns" {
 }
 
 variable "other_kms_key_arns" {
-  description = "ARNs of KMS keys that tables and queues were under before `kms_key_arn`, or will be after it: the policies of servers, pipelines, consumers and senders allow their use too. For a change of the key only: see Upgrades in the README."
+  description = "ARNs of KMS keys of before or after a change of `kms_key_arn`: the policies allow their use too. See Upgrades in the README."
   type        = list(string)
   default     = []
   nullable    = false
@@ -115,7 +115,7 @@ variable "other_kms_key_arns" {
 }
 
 variable "message_bytes_max" {
-  description = "Size of the largest message that the queues take, those of lambdas too, 262144 to 1048576 bytes: SQS's own default, and the most that `serve --message-max` may be. Less only where SQS takes no more, as it may be outside the partitions aws and aws-us-gov."
+  description = "Size of the largest message in all queues, 262144 to 1048576 bytes; `serve --message-max` may not be larger. Lower it only where SQS takes no more."
   type        = number
   default     = 1048576
   nullable    = false
@@ -127,7 +127,7 @@ variable "message_bytes_max" {
 }
 
 variable "iam_policies" {
-  description = "Make the IAM policies. The documents are outputs in any case, for who makes policies elsewhere."
+  description = "Make the IAM policies. Their documents are outputs in any case."
   type        = bool
   default     = true
   nullable    = false
@@ -153,7 +153,7 @@ variable "servers_create_queues" {
 }
 
 variable "service_account_role_arn" {
-  description = "ARN of the IAM role of the pods' service account, for IAM roles for service accounts: it goes into the output `helm_values`. Null: none there, as with EKS Pod Identity."
+  description = "ARN of the IAM role of the pods' service account, for IAM roles for service accounts: it goes into the output `helm_values`. Null with EKS Pod Identity."
   type        = string
   default     = null
 
@@ -164,7 +164,7 @@ variable "service_account_role_arn" {
 }
 
 variable "server_principals" {
-  description = "ARNs of the IAM roles that servers run with: they alone, and who is named besides, may send to the queues and receive from them; the queues' policies deny everybody else. `*` stands for any characters. Empty: the roles of this account whose names begin with `<prefix>-`. The role of `service_account_role_arn` is always one of them."
+  description = "ARNs of the IAM roles that servers run with. The queues' policies deny everybody who is not named. `*` stands for any characters. Empty: the roles of this account whose names begin with `<prefix>-`. The role of `service_account_role_arn` is always one of them."
   type        = list(string)
   default     = []
   nullable    = false
@@ -176,7 +176,7 @@ variable "server_principals" {
 }
 
 variable "sender_principals" {
-  description = "ARNs of the IAM roles of programs that send into the inbound queue themselves (`sdk/sqsinbound`), of this account or of others; with `:root`, all of an account. The queue's policy lets them send, and denies everybody else but servers and operators. They also need the inbound key, and those of other accounts a policy of their own."
+  description = "ARNs of the IAM roles of programs that send into the inbound queue (`sdk/sqsinbound`), of this account or of others; with `:root`, all of an account. They also need the inbound key, and those of other accounts a policy of their own."
   type        = list(string)
   default     = []
   nullable    = false
@@ -188,7 +188,7 @@ variable "sender_principals" {
 }
 
 variable "operator_principals" {
-  description = "ARNs of the IAM roles of people who move messages, such as back from a dead-letter queue: no queue denies them anything, and none allows them anything, which is for their own policies. `*` stands for any characters. Empty: nobody may."
+  description = "ARNs of the IAM roles of people who move messages, such as back from a dead-letter queue. No queue denies them anything; their own policies have to allow it. `*` stands for any characters. Empty: nobody."
   type        = list(string)
   default     = []
   nullable    = false
@@ -207,7 +207,7 @@ variable "alarms" {
 }
 
 variable "alarm_actions" {
-  description = "ARNs that are told when an alarm goes off, and when it is over, such as that of an SNS topic."
+  description = "ARNs that are told when an alarm goes off and when it is over, such as the ARN of an SNS topic."
   type        = list(string)
   default     = []
   nullable    = false
@@ -219,7 +219,7 @@ variable "alarm_actions" {
 }
 
 variable "alarm_thresholds" {
-  description = "What the alarms go off above: `inbound_age_seconds` is the age of the oldest message in the inbound queue (1 to 1209600), for three minutes on end; `inbound_dlq_messages` how many its dead-letter queue has; `throttled_requests` how many requests to a table, or an index, DynamoDB put off in each of three minutes on end."
+  description = "Thresholds of the alarms: `inbound_age_seconds`, the age of the oldest message in the inbound queue for three minutes (1 to 1209600); `inbound_dlq_messages`, the messages in its dead-letter queue; `throttled_requests`, the requests to a table or an index that DynamoDB throttled in each of three minutes."
   type = object({
     inbound_age_seconds  = optional(number, 120)
     inbound_dlq_messages = optional(number, 0)
@@ -240,14 +240,14 @@ variable "alarm_thresholds" {
 }
 
 variable "dashboard" {
-  description = "Make the CloudWatch dashboard `PREFIX-kinesin`: queues, tables and dead-letter queues of the installation, and its alarms. AWS bills 3 USD a month for each beyond the account's first three."
+  description = "Make the CloudWatch dashboard `PREFIX-kinesin`. AWS bills 3 USD a month for each beyond the account's first three."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`; those of the provider's `default_tags` are added. Up to 49, of letters, digits, spaces and `_ . : / = + - @`."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix` and the provider's `default_tags`. Up to 49, of letters, digits, spaces and `_ . : / = + - @`."
   type        = map(string)
   default     = {}
   nullable    = false

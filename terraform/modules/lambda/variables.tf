@@ -1,12 +1,12 @@
 variable "create" {
-  description = "Make the lambda. With false the module makes nothing, asks nothing of AWS, and all outputs are null or empty; `core` may then be null, as that of a module `core` with `create = false` is."
+  description = "Make the lambda. With false the module makes nothing, asks nothing of AWS, and all outputs are null or empty; `core` may then be null."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "core" {
-  description = "The installation: output `lambdas` of the module `core`. Whoever has it not at hand leaves it out, and gives `prefix` and `inbound_queue_arn`."
+  description = "The installation: output `lambdas` of the module `core`. Without it, give `prefix` and `inbound_queue_arn`."
   type = object({
     prefix            = string
     control_table     = string
@@ -157,7 +157,7 @@ variable "name" {
 }
 
 variable "mode" {
-  description = "`managed`: workers of Kinesin run its tasks. `deliver`: its tasks are put on its queues when they are due, for consumers that need no Kinesin. Fixed: a change is refused at plan time."
+  description = "`managed`: workers of Kinesin run its tasks. `deliver`: due tasks go to its queues, for consumers that need no Kinesin. Fixed: a change is refused at plan time."
   type        = string
   default     = "managed"
   nullable    = false
@@ -169,7 +169,7 @@ variable "mode" {
 }
 
 variable "priorities" {
-  description = "Priority classes, highest first, 1 to 8; each has a queue. A list, not a set: that would be sorted by name. Fixed, as the mode is."
+  description = "Priority classes, highest first, 1 to 8; each has a queue. Fixed, as the mode is."
   type        = list(string)
   default     = ["high", "normal", "low"]
   nullable    = false
@@ -196,7 +196,7 @@ variable "priorities" {
 }
 
 variable "shards" {
-  description = "Partitions for each priority, 1 to 1024; about 250 tasks a second each. They only grow: more of them are for new tasks, six minutes later."
+  description = "Partitions for each priority, 1 to 1024, for about 250 tasks a second each. They only grow; new tasks use more of them six minutes later."
   type        = number
   default     = 4
   nullable    = false
@@ -263,7 +263,7 @@ variable "key_retention_seconds" {
 }
 
 variable "poison_bound" {
-  description = "How many attempts in a row may be lost with their workers before a task is a dead letter, 2 to 1000; 3 when null. Raise it where workers are taken away often, as spot nodes are. Not for mode deliver."
+  description = "How many attempts in a row may be lost with their workers before a task is a dead letter, 2 to 1000; 3 when null. Raise it where workers are often taken away, such as on spot nodes. Not for mode deliver."
   type        = number
   default     = null
 
@@ -285,7 +285,7 @@ variable "start_within_seconds" {
 }
 
 variable "priority_weights" {
-  description = "How starts are shared out while tasks of several priorities wait: in proportion to the weights, each 1 to 1000, as { high = 8, low = 1 }; a priority that is not named has weight 1. Strict when null: the highest priority first. Not for mode deliver."
+  description = "How starts are shared out between priorities while several wait: in proportion to the weights, each 1 to 1000, as { high = 8, low = 1 }; 1 for a priority that is not named. The highest priority first when null. Not for mode deliver."
   type        = map(number)
   default     = null
 
@@ -318,7 +318,7 @@ variable "limit_key_rate" {
 }
 
 variable "retry_share" {
-  description = "How many retries may start for each first start, 0.01 to 10, so that a failing downstream sees no storm; any number when null. Not for mode deliver."
+  description = "How many retries may start for each first start, 0.01 to 10; any number when null. Not for mode deliver."
   type        = number
   default     = null
 
@@ -343,7 +343,7 @@ variable "breaker" {
 }
 
 variable "quotas" {
-  description = "Limits of the lambda, per second and of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; what the rate gives in 100 ms when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, by all together, and `admit_by_identity` by one identity; `recovery` is the pace of resumed gates and redrives that have none (1 to 1000000). Null leaves quotas to `kinesin quota set`, and takes away those that this call set before; {} takes all away."
+  description = "Limits per second, of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; 100 ms of the rate when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, `admit_by_identity` how many by one identity; `recovery` is the pace of resumed gates and redrives (1 to 1000000). Null leaves quotas to `kinesin quota set`, and removes those that this call set before; {} removes all."
   type = object({
     rate  = optional(number)
     burst = optional(number)
@@ -389,7 +389,7 @@ variable "quotas" {
 }
 
 variable "consumer_visibility_timeout_seconds" {
-  description = "For how long SQS hides a message that a consumer received and has not deleted, 0 to 43200. Only for mode deliver: the queues of managed lambdas have what the servers need, 30 s."
+  description = "How long SQS hides a received message that is not deleted, 0 to 43200. Only for mode deliver; queues of managed lambdas have 30 s."
   type        = number
   default     = 30
   nullable    = false
@@ -401,7 +401,7 @@ variable "consumer_visibility_timeout_seconds" {
 }
 
 variable "consumer_message_retention_seconds" {
-  description = "For how long SQS keeps a message that no consumer deleted, 60 to 1209600 (14 days). Only for mode deliver; the dead-letter queue always keeps 14 days."
+  description = "How long SQS keeps a message that no consumer deleted, 60 to 1209600 (14 days). Only for mode deliver; the dead-letter queue always keeps 14 days."
   type        = number
   default     = 1209600
   nullable    = false
@@ -425,7 +425,7 @@ variable "consumer_receives_max" {
 }
 
 variable "sender_principals" {
-  description = "ARNs of IAM roles, of this account or of others, that may put messages of their own on the queues of a deliver lambda; with `:root`, all of an account. The queues' policies deny everybody but them, the servers and the operators of core. Those of other accounts need a policy of their own, too. Only for mode deliver."
+  description = "ARNs of IAM roles, of this account or of others, that may put messages of their own on the queues of a deliver lambda; with `:root`, all of an account. Those of other accounts need a policy of their own, too. Only for mode deliver."
   type        = list(string)
   default     = []
   nullable    = false
@@ -437,7 +437,7 @@ variable "sender_principals" {
 }
 
 variable "consumer_principals" {
-  description = "ARNs of IAM principals, of other accounts most often, that the queue policies let consume. Those of this account need the worker policy only; with a KMS key its key policy has to let them decrypt. Only for mode deliver."
+  description = "ARNs of IAM principals of other accounts that the queue policies let consume; with a KMS key, its key policy has to let them decrypt. Those of this account need only the worker policy. Only for mode deliver."
   type        = list(string)
   default     = []
   nullable    = false
@@ -449,7 +449,7 @@ variable "consumer_principals" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a KMS key for the queues, when it is to be another one than core's; null: core's, or SQS-managed encryption where that has none. The servers have to be allowed to use it: name it in `lambda_kms_key_arns` of the module core."
+  description = "ARN of a KMS key for the queues, instead of core's or SQS-managed encryption. Name it in `lambda_kms_key_arns` of the module core, which lets the servers use it."
   type        = string
   default     = null
 
@@ -486,7 +486,7 @@ variable "alarms" {
 }
 
 variable "alarm_actions" {
-  description = "ARNs that are told when an alarm goes off, and when it is over, such as that of an SNS topic."
+  description = "ARNs that are told when an alarm goes off and when it is over, such as the ARN of an SNS topic."
   type        = list(string)
   default     = []
   nullable    = false
@@ -498,7 +498,7 @@ variable "alarm_actions" {
 }
 
 variable "alarm_thresholds" {
-  description = "What the alarms go off above: `age_seconds` is the age of the oldest message of a queue (1 to 1209600), for three minutes on end; `dlq_messages` how many a dead-letter queue has. An `age_seconds` of null is 300 for mode managed, where messages wait for free workers; for mode deliver 1200 more than the consumer's visibility timeout, and at least 1800: servers send up to 15 minutes ahead, and SQS counts from then on, also while it delays a message and while a consumer has it."
+  description = "Thresholds of the alarms: `age_seconds`, the age of the oldest message of a queue for three minutes (1 to 1209600); `dlq_messages`, the messages in a dead-letter queue. When null `age_seconds` is 300 for mode managed; for mode deliver 1200 more than the consumer's visibility timeout, and at least 1800, since servers send up to 15 minutes ahead."
   type = object({
     age_seconds  = optional(number)
     dlq_messages = optional(number, 0)
@@ -518,7 +518,7 @@ variable "alarm_thresholds" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`; those of the provider's `default_tags` are added. Up to 47, of letters, digits, spaces and `_ . : / = + - @`."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda`, `kinesin:mode` and the provider's `default_tags`. Up to 47, of letters, digits, spaces and `_ . : / = + - @`."
   type        = map(string)
   default     = {}
   nullable    = false

@@ -2,7 +2,7 @@
 # calls that would change them, and take them away with it (docs/adr/0018).
 
 variable "objective" {
-  description = "Which share of the tasks is to start in time, as { within_seconds = 5, objective = 99 }: `objective` percent of them start within `within_seconds` (0.001 to 86400) after they are due, over `window_hours` (1 to 2160; 720, which is 30 days, when null). Null leaves it to `kinesin objective set`, and deletes the one that this call set before."
+  description = "Which share of the tasks is to start in time, as { within_seconds = 5, objective = 99 }: `objective` percent start within `within_seconds` (0.001 to 86400) after they are due, over `window_hours` (1 to 2160; 720, 30 days, when null). Null leaves it to `kinesin objective set`, and deletes what this call set before."
   type = object({
     within_seconds = number
     objective      = number

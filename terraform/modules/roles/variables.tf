@@ -6,7 +6,7 @@ variable "create" {
 }
 
 variable "prefix" {
-  description = "The prefix of the installation: a role is named `PREFIX-` and its key in `service_accounts`. By that name the queues let it in, unless `server_principals` of the module `core` names others."
+  description = "The prefix of the installation: a role is named `PREFIX-` and its key in `service_accounts`, by which the queues let it in unless `server_principals` of the module `core` names others."
   type        = string
   nullable    = false
 
@@ -28,7 +28,7 @@ variable "role_policy_arns" {
 }
 
 variable "service_accounts" {
-  description = "The roles to make, and the Kubernetes service accounts that may take each: `all` is for processes with all roles of `kinesin serve`, as those of the chart are; `inbound`, `scheduler` (with dispatcher) and `hsc` are for processes of their own, by `--roles`."
+  description = "The roles to make, and the Kubernetes service accounts that may take each: `all` is for processes with all roles of `kinesin serve`, as in the chart; `inbound`, `scheduler` (with dispatcher) and `hsc` are for separate processes."
   type        = map(list(string))
   default     = { all = ["kinesin"] }
   nullable    = false
@@ -73,7 +73,7 @@ variable "oidc_provider_arn" {
 }
 
 variable "cluster_name" {
-  description = "Name of the EKS cluster, for EKS Pod Identity: the module makes the associations there. Null: it makes none. The roles trust EKS Pod Identity with a cluster, and where there is no OIDC provider, for associations that are made elsewhere."
+  description = "Name of the EKS cluster, in which the module makes the associations of EKS Pod Identity. Null: it makes none. The roles trust EKS Pod Identity with a cluster, and also if there is no OIDC provider."
   type        = string
   default     = null
 }
@@ -91,7 +91,7 @@ variable "iam_path" {
 }
 
 variable "tags" {
-  description = "Tags of the roles and associations, besides `kinesin:prefix`; those of the provider's `default_tags` are added."
+  description = "Tags of the roles and associations, besides `kinesin:prefix` and the provider's `default_tags`."
   type        = map(string)
   default     = {}
   nullable    = false
