@@ -13,7 +13,7 @@ import (
 // may start that server itself.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	elsewhere := []string{"access", "backup", "settings-in-a-file"} // what runs their commands: TestWhoMayDoWhat, TestBackupGuide, TestApply
+	elsewhere := []string{"backup", "settings-in-a-file"} // what runs their commands: TestBackupGuide, TestTheExampleOfApply
 	path := filepath.Dir(harness.Kinesin(t))
 	for _, dir := range []string{"concepts", "how-to"} {
 		pages, err := filepath.Glob(filepath.Join("..", "..", "docs", dir, "*.md"))
