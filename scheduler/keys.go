@@ -21,7 +21,7 @@ const (
 	// keyPassWait is when a pass goes on that waits for room in the buffer.
 	keyPassWait = 20 * time.Millisecond
 	// keyCountEvery is how often the rows are counted that keys hold back.
-	keyCountEvery = 5 * time.Second
+	keyCountEvery = time.Second
 )
 
 // loopKeys is what a loop has of the limits by key of its lambda.
@@ -191,7 +191,7 @@ func (l *loop) passOn() {
 	k.told = kept
 }
 
-// nextKey returns when a key becomes ready by itself, or is.
+// nextKey returns when a key becomes ready by itself, or is, or when the rows are counted again that wait.
 func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
 	at := never
 	if l.keys == nil {
@@ -205,6 +205,9 @@ func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
 	}
 	if next, ok := l.keys.queue.next(); ok {
 		at = min(at, next.Add(-l.Lead/2))
+	}
+	if l.keys.queue.rows > 0 {
+		at = min(at, l.wall.local(l.keys.counted))
 	}
 	return at
 }

@@ -285,3 +285,20 @@ func TestASlotIsFreedOfWhichNobodyWasTold(t *testing.T) {
 		w.wantRunning([]task.Task{second}, 1)
 	})
 }
+
+// TestTasksThatWaitForTheirKeyAreCounted has nothing happen after the first start.
+func TestTasksThatWaitForTheirKeyAreCounted(t *testing.T) {
+	for after := 16 * time.Second; after < 24*time.Second; after += 1700 * time.Millisecond {
+		inWorld(t, depth, func(w *world) {
+			w.withKeyLimit(1)
+			s := w.start()
+			w.advance(time.Minute)
+			for range 3 {
+				w.keyed(high, "k", after)
+			}
+			if w.advance(after + 1100*time.Millisecond); s.HeldBack(high).Keys != 2 {
+				t.Errorf("due after %v: %+v", after, s.HeldBack(high))
+			}
+		})
+	}
+}
