@@ -95,14 +95,17 @@ func (a *app) stats() *noun[*kinesinv1.LambdaStats] {
 		cells: func(s *kinesinv1.LambdaStats) []string {
 			count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.GetExact()) }
 			rate := func(r float64) string { return fmt.Sprintf("%.1f", r) }
-			overdue := ""
+			overdue, late50, late99 := "", "", "" // of none there is no lateness, which is not a lateness of 0
+			if s.GetStartedPerSecond() > 0 {
+				late50, late99 = millisText(s.GetLatenessP50()), millisText(s.GetLatenessP99())
+			}
 			if s.GetOldestDue() != 0 {
 				overdue = max(0, clock.Real().Now().Time().Sub(time.UnixMicro(s.GetOldestDue()))).Round(time.Second).String()
 			}
 			return []string{
 				s.GetLambda(), count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
 				count(sdk.StateClaimed, sdk.StateProcessing), overdue, rate(s.GetStartedPerSecond()), rate(s.GetEndedPerSecond()), rate(s.GetFailedPerSecond()),
-				strconv.FormatInt(s.GetDeadHour(), 10), strconv.FormatInt(s.GetDeadDay(), 10), millisText(s.GetLatenessP50()), millisText(s.GetLatenessP99()),
+				strconv.FormatInt(s.GetDeadHour(), 10), strconv.FormatInt(s.GetDeadDay(), 10), late50, late99,
 				heldByReasons(s.GetHeldBy()), rate(s.GetThrottledPerSecond()),
 			}
 		},
