@@ -21,10 +21,15 @@ func TestTokens(t *testing.T) {
 	if made.code != 0 || made.stderr != "" || strings.Count(made.stdout, "\n") != 1 || !strings.HasPrefix(made.stdout, "kinesin_") {
 		t.Errorf("%+v", made)
 	}
-	id := s.must("schedule", "mail-a", "--in", "1h", "--token-file", file)
+	id := s.must("schedule", "mail-a", "--in", "1h", "--payload", "Ada", "--token-file", file)
 	s.do("schedule", "bill", "--token-file", file).check(t, "schedule", 1, "permission denied", "schedule on lambda bill")
 	s.do("cancel", id, "--token-file", file).check(t, "cancel", 1, "permission denied", "cancel on lambda mail-a")
 	s.do("get", id, "--payload", "--token-file", file).check(t, "get", 1, "read-payload on lambda mail-a")
+	for shown, of := range map[string]string{"payload       3 bytes": file, "payload       Ada": ""} {
+		if text := s.must("get", id, "--token-file", of); !strings.Contains(text, shown) {
+			t.Error(text)
+		}
+	}
 	s.do("token", "list", "--token-file", file).check(t, "token list", 1, "admin on all lambdas")
 	s.do("token", "create", "team", "--grant", "read:*").check(t, "the same name", 1, "name is taken")
 	if text := s.must("lambda", "list", "--token-file", file); strings.Contains(text, "bill") || !strings.Contains(text, "mail-a") {

@@ -18,7 +18,7 @@ func (a *app) getCommand() *cobra.Command {
 		Aliases: []string{"show"},
 		Short:   "Show tasks and their attempts",
 		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts, each with start, end, worker, outcome
-and error.
+and error. Of one task it shows the payload too, if that is a short line of text and you may read it.
 
 With -o json, one ID gives an object and several give an array. Exit 1 when there is no task with an ID.`,
 		Example: `  kinesin get k1…
@@ -36,8 +36,22 @@ With -o json, one ID gives an object and several give an array. Exit 1 when ther
 		if err != nil {
 			return err
 		}
+		if len(ids) == 1 && a.output == formatText && isShort(&results[0]) {
+			// Who may not read payloads, or cannot decode this one, sees its size.
+			if read, err := k.GetMany(ctx, []sdk.ID{sdk.ID(ids[0])}, sdk.WithPayload()); err == nil && read[0].Err == nil {
+				results = read
+			}
+		}
 		return a.printTasks(over(k), ids, results, withPayload)
 	})
+}
+
+// shortPayloadMax is how many bytes of a payload are shown beside the other facts of a task.
+const shortPayloadMax = 200
+
+// isShort reports whether a task has a short payload that was not read.
+func isShort(r *sdk.GetResult) bool {
+	return r.Err == nil && len(r.Task.Payload) == 0 && 0 < r.Task.PayloadBytes && r.Task.PayloadBytes <= shortPayloadMax
 }
 
 // missingObject stands in arrays for an id without a task.

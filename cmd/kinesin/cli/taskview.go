@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -96,7 +98,9 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 	}
 	rows.fact("workers lost", countText(t.GetWorkerLost()))
 	rows.fact("traceparent", t.GetTraceparent())
-	if t.GetPayloadBytes() > 0 || t.GetMaxAttempts() > 0 && t.GetState() != string(sdk.StateAccepted) { // without a row it is unknown
+	if line := shortText(t.GetPayload()); line != "" && !withPayload {
+		rows.fact("payload", line)
+	} else if t.GetPayloadBytes() > 0 || t.GetMaxAttempts() > 0 && t.GetState() != string(sdk.StateAccepted) { // without a row it is unknown
 		rows.fact("payload", fmt.Sprintf("%d bytes", t.GetPayloadBytes()))
 	}
 	rows.fact("result", resultText(t))
@@ -112,6 +116,15 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", text)
 	return err
+}
+
+// shortText returns a payload that is a short line of text; empty for others.
+func shortText(payload []byte) string {
+	text := string(payload)
+	if len(text) > shortPayloadMax || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return text
 }
 
 // resultText returns a result in one line: its JSON, or base64 of what is none.
