@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -96,7 +97,7 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 	case c.Item.OnConflict == ConflictReplace:
 		c.Err, c.Replaces = nil, true
 	case c.Item.OnConflict == ConflictReject && !b.Again:
-		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)
+		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, holderText(c.Task, have))
 	default:
 		c.Err = checkSame(c.Task, have)
 	}
@@ -124,7 +125,22 @@ func checkSame(want, have *task.Task) error {
 	case have.Partition.Lambda != want.Partition.Lambda:
 		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
 	case want.Key != "" && have.Digest != want.Digest:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken by a task with %s", want.Key, Difference(want, have))
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken by a task with %s, which is %s", want.Key, Difference(want, have), holderText(want, have))
 	}
 	return nil
+}
+
+// holderText says how the task stands that has the key of another one, and how that one replaces it, if it can.
+func holderText(want, have *task.Task) string {
+	text := have.State.String()
+	if !have.State.IsEnd() && !have.Due.IsZero() {
+		text += ", due " + have.Due.Time().UTC().Format(time.RFC3339)
+	}
+	switch {
+	case have.State.IsEnd():
+		return text + `; on_conflict "replace" (--on-conflict replace) schedules a new one`
+	case have.State.IsRunning() || have.Collection != want.Collection || have.LimitKey != want.LimitKey:
+		return text // a replacement is refused
+	}
+	return text + `; on_conflict "replace" (--on-conflict replace) gives it this payload and time`
 }

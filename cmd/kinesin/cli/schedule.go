@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -241,8 +242,13 @@ func duplicateText(r *sdk.Result) string {
 	if r.Replaced {
 		return "a task held the key: it has this payload and time now, and this is its id"
 	}
-	if r.State == "" {
-		return "a task has the key already: this is its id"
+	text := "a task has the key already"
+	switch {
+	case r.State == "":
+	case r.State.IsEnd():
+		text += ", and is " + r.State.String()
+	default:
+		text += ", and is " + r.State.String() + ", due " + r.Due.UTC().Format(time.RFC3339) + "; --on-conflict replace gives it this payload and time"
 	}
-	return "a task has the key already, and is " + r.State.String() + ": this is its id"
+	return text + ": this is its id"
 }
