@@ -57,7 +57,10 @@ type Config struct {
 type Source interface {
 	Fleet(ctx context.Context) (overview.Fleet, error)
 	Window(length time.Duration) overview.Window
-	Minutes(count int) []overview.Minute
+	// Minutes tells of a lambda, or of all together if its name is empty.
+	Minutes(lambda string, count int) []overview.Minute
+	// Failed tells how many attempts of a lambda failed.
+	Failed(lambda string) (hour, day uint64)
 	Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error)
 }
 

@@ -45,6 +45,7 @@ const (
 type snapshot struct {
 	at             time.Time
 	stats          []*kinesinv1.LambdaStats     // of all lambdas
+	failing        []failing                    // those with failures in the last day, the most in the last hour first
 	objectives     []*kinesinv1.ObjectiveStatus // of all lambdas
 	fleet          overview.Fleet
 	now, hour, day overview.Window
@@ -62,6 +63,8 @@ type live struct {
 	now        overview.Shared[*snapshot]
 	objectives overview.Shared[[]*kinesinv1.ObjectiveStatus]
 	forecast   overview.Shared[*overview.Forecast]
+	gatesRead  overview.Shared[[]*kinesinv1.Gate]
+	auditRead  overview.Shared[[]*kinesinv1.AuditRecord]
 }
 
 func newLive(c *Config) *live { return &live{config: c} }
@@ -104,6 +107,7 @@ func (l *live) read() *snapshot {
 	if s.err = err; err != nil {
 		l.config.Log.WarnContext(ctx, "console cannot read the state of the installation", slog.Any("error", err))
 	}
+	s.failing = l.failing(s.stats)
 	s.now, s.hour, s.day = l.config.Source.Window(time.Minute), l.config.Source.Window(time.Hour), l.config.Source.Window(forecastAhead)
 	return s
 }
@@ -114,10 +118,15 @@ func (l *live) readObjectives() []*kinesinv1.ObjectiveStatus {
 	ctx, cancel := l.asServer(liveWithin)
 	defer cancel()
 	response, err := l.config.Objectives.GetObjectives(ctx, &kinesinv1.GetObjectivesRequest{})
-	if err != nil {
-		l.config.Log.WarnContext(ctx, "console cannot read the objectives", slog.Any("error", err))
-	}
+	l.note(ctx, "the objectives", err)
 	return response.GetObjectives()
+}
+
+// note logs that something could not be read.
+func (l *live) note(ctx context.Context, what string, err error) {
+	if err != nil {
+		l.config.Log.WarnContext(ctx, "console cannot read "+what, slog.Any("error", err))
+	}
 }
 
 // due returns the forecast; nil while it cannot be read. For the first page, which is not to wait, it is one

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ const burningShownMax = 5
 type nowBody struct {
 	At        time.Time
 	Problems  []notice
+	Changed   []notice // in the last hour
 	Live      liveCounts
 	SeesFleet bool
 	Late      []lateRow
@@ -35,12 +35,14 @@ type nowBody struct {
 	Fleet     overview.Fleet
 	Workers   int
 	Metered   bool
+	Alone     bool // there is one server
 }
 
 type liveCounts struct {
 	Waiting, Running         int64
 	Oldest                   int64 // micros; 0: none waits
 	DeadHour, DeadDay        int64
+	FailedHour, FailedDay    uint64 // attempts, as this server saw them
 	Started, Failed, Refused float64
 	Exact                    bool
 }
@@ -89,7 +91,7 @@ func showNow(c *call) error {
 }
 
 func (c *call) nowBody(snap *snapshot) *nowBody {
-	b := &nowBody{At: snap.at, SeesFleet: c.seesFleet(), Fleet: snap.fleet, Workers: len(snap.fleet.Workers), Metered: snap.fleet.Store.Metered, Live: liveCounts{Exact: true}}
+	b := &nowBody{At: snap.at, SeesFleet: c.seesFleet(), Fleet: snap.fleet, Workers: len(snap.fleet.Workers), Metered: snap.fleet.Store.Metered, Alone: alone(&snap.fleet), Live: liveCounts{Exact: true}}
 	ended := 0.0
 	for _, s := range snap.stats {
 		if !c.sees(s.GetLambda()) {
@@ -117,9 +119,12 @@ func (c *call) nowBody(snap *snapshot) *nowBody {
 		b.Lambdas, b.More = b.Lambdas[:lambdasShownMax], n-lambdasShownMax
 	}
 	c.addSoon(b)
-	b.Problems = c.problems(snap, b)
+	b.Problems, b.Changed = c.problems(snap, b), c.changed(snap)
 	return b
 }
+
+// alone reports whether there is but one server: then nobody needs to read about the parts of several.
+func alone(f *overview.Fleet) bool { return len(f.Servers) == 1 }
 
 // addSoon adds up the forecast for what the viewer may read.
 func (c *call) addSoon(b *nowBody) {
@@ -156,12 +161,9 @@ func (l *liveCounts) add(s *kinesinv1.LambdaStats) {
 	}
 }
 
-// notice is something to look at first, and where to look.
-type notice struct{ Text, To string }
-
 // problems says what an operator should look at first.
 func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
-	add := func(to, text string) { all = append(all, notice{text, to}) }
+	add := func(to, text string) { all = append(all, notice{text, to, 0}) }
 	if snap.err != nil {
 		add("", "The state of the installation cannot be read for now: "+problemOf(snap.err).Text)
 	}
@@ -173,6 +175,12 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		if f.Unowned > 0 {
 			add(Prefix+"workers", numberOf(f.Unowned, "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
 		}
+		if f.Store.Full {
+			add("", "The store is full: it takes no new tasks.")
+		}
+		if len(f.Store.Damaged) > 0 {
+			add("", "The store has damaged files: "+strings.Join(f.Store.Damaged, ", ")+".")
+		}
 	}
 	switch {
 	case b.Live.DeadHour > 0:
@@ -180,6 +188,7 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 	case b.Live.DeadDay > 0:
 		add(Prefix+"dead?since=1d", numberOf(b.Live.DeadDay, "task", "tasks")+" died in the last day.")
 	}
+	all = append(all, c.failures(snap, b)...)
 	for _, h := range b.Held {
 		if h.GetReason() == "no worker" {
 			add(lambdaPath(h.Lambda), "No worker runs the tasks of "+h.Lambda+".")
@@ -204,63 +213,27 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 	return all
 }
 
-// plot is what the script of the page draws: the times of the points in seconds since 1970, and for each
-// series its name and values.
-type plot struct {
-	Times  []int64     `json:"times"`
-	Names  []string    `json:"names"`
-	Values [][]float64 `json:"values"`
-	Until  int64       `json:"until,omitempty"` // values from then on are at least so high; 0: all are known
-}
-
-func (c *call) json(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.Header().Set("Vary", "Accept-Encoding")
-	send(c.w, c.r, text, nil)
-	return nil
-}
-
-// plotRates sends starts, ends and failures per second by the minute.
-func plotRates(c *call) error {
-	if !c.seesFleet() {
-		return c.fleetDenied()
-	}
-	p := plot{Names: []string{"started", "ended", "failed attempts"}, Values: make([][]float64, 3)}
-	minutes := c.Source.Minutes(minutesPlotted)
-	for i, m := range minutes {
-		seconds := 60.0
-		if i == len(minutes)-1 {
-			seconds = max(1, c.now().Sub(m.At).Seconds())
+// failures says which lambdas fail now, and counts what failed.
+func (c *call) failures(snap *snapshot, b *nowBody) (all []notice) {
+	more := 0
+	for i := range snap.failing {
+		f := &snap.failing[i]
+		if !c.sees(f.Lambda) {
+			continue
 		}
-		ended := uint64(0)
-		for _, n := range m.Ended {
-			ended += n
-		}
-		p.Times = append(p.Times, m.At.Unix())
-		for k, n := range []uint64{m.Started, ended, m.Failed} {
-			p.Values[k] = append(p.Values[k], float64(n)/seconds)
+		b.Live.FailedHour, b.Live.FailedDay = b.Live.FailedHour+f.Hour, b.Live.FailedDay+f.Day
+		switch {
+		case !f.Now:
+		case len(all) == failingShown:
+			more++
+		case f.Since.IsZero():
+			all = append(all, notice{"Attempts of " + f.Lambda + " fail, " + number(f.Hour) + " in the last hour.", lambdaPath(f.Lambda), 0})
+		default:
+			all = append(all, notice{"Attempts of " + f.Lambda + " fail, " + number(f.Hour) + " in the last hour, since", lambdaPath(f.Lambda), f.Since.UnixMicro()})
 		}
 	}
-	return c.json(p)
-}
-
-// plotForecast sends how many tasks are due in each half hour of a day.
-func plotForecast(c *call) error {
-	p := plot{Names: []string{"due", "± (of an estimate)"}, Values: [][]float64{{}, {}}}
-	if f := c.live.due(false); f != nil {
-		all, until := c.halfHours(f)
-		for i := range all {
-			p.Times = append(p.Times, all[i].From.Truncate(forecastStep).Unix()) // bars are as wide as the least distance
-			p.Values[0] = append(p.Values[0], float64(all[i].Due))
-			p.Values[1] = append(p.Values[1], float64(all[i].Error))
-		}
-		if !until.IsZero() {
-			p.Until = until.Unix()
-		}
+	if more > 0 {
+		all = append(all, notice{"Attempts of " + numberOf(more, "more lambda", "more lambdas") + " fail.", Prefix + "lambdas", 0})
 	}
-	return c.json(p)
+	return all
 }

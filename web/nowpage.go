@@ -13,7 +13,7 @@ func nowPage(b *nowBody) g.Node {
 	return g.Group{
 		liveTitle("Now"),
 		livePart(Prefix, nowTiles(b)),
-		h.Div(h.Class("columns plots"), ratesPlot(b.SeesFleet), section(
+		h.Div(h.Class("plots"), g.If(b.SeesFleet, minutePlots("", b.Alone)), section(
 			"due", "Due in the next 24 hours",
 			plotted("/ui/plots/forecast", "Tasks that will be due in each half hour of the next day", h.Data("bars", "yes")),
 			meta(
@@ -25,16 +25,17 @@ func nowPage(b *nowBody) g.Node {
 	}
 }
 
-// ratesPlot shows rates. Its place is there for everybody, so that the page has the same columns.
-func ratesPlot(seen bool) g.Node {
-	if !seen {
-		return section("rates", "Per second, last hour", g.Attr("hidden"))
+// minutePlots shows what happened in each minute of the last hour: of a lambda, or of all together if its name is empty.
+func minutePlots(lambda string, alone bool) g.Group {
+	of := func(id, title, label, series string, more ...g.Node) g.Node {
+		return section(id, title, plotted(withQuery(Prefix+"plots/"+id, "lambda", lambda), label, h.Data("span", "3600"), h.Data("series", series)), g.Group(more))
 	}
-	return section(
-		"rates", "Per second, last hour",
-		plotted("/ui/plots/rates", "Tasks started, tasks ended and attempts failed per second, by the minute", h.Data("span", "3600")),
-		meta(text("All lambdas, as this server saw it since it started.")),
-	)
+	return g.Group{
+		of("rates", "Per second, last hour", "Tasks started and tasks ended per second, by the minute", "accent good bad",
+			meta(text("As "+either(alone, "the", "this")+" server saw it since it started."))),
+		of("lateness", "Lateness of starts, last hour", "How late half and nearly all of the tasks started, by the minute", "accent warn"),
+		g.If(lambda != "", of("failures", "Failed attempts per minute", "Attempts that failed in each minute of the last hour", "bad")),
+	}
 }
 
 // plotted returns the place where the script of the page draws.
@@ -51,12 +52,18 @@ func nowTiles(b *nowBody) g.Node {
 	live := &b.Live
 	about := either(live.Exact, "", "~")
 	return g.Group{
-		nowProblems(b),
+		nowProblems(b), nowChanged(b.Changed),
 		h.Div(
-			h.Class("tiles eight"),
+			h.Class("tiles ten"),
+			tileOf(either(live.DeadHour > 0, "tile alarm", either(live.DeadDay > 0, "tile warn", "tile")), "Died", inHour(live.DeadHour), link(
+				Prefix+"dead?since=1d", number(live.DeadDay)+" dead in the last day",
+			)),
+			tileOf(either(live.FailedHour > 0, "tile warn", "tile"), "Failed attempts", inHour(live.FailedHour), text(
+				number(live.FailedDay)+" in the last day · "+rateText(live.Failed)+"/s now",
+			)),
 			tile("Waiting", text(about+number(live.Waiting)), text(overdueText(live.Oldest, b.At))),
 			tile("Running", text(about+number(live.Running)), text(either(b.SeesFleet, "on "+numberOf(b.Workers, "worker", "workers"), "\u00a0"))),
-			tile("Started", perSecond(live.Started, ""), text("last minute, this server")),
+			tile("Started", perSecond(live.Started, ""), text("last minute"+either(b.Alone, "", ", this server"))),
 			endedTile(b),
 			g.Map(b.Soon, func(s soonRow) g.Node {
 				how := text("exact")
@@ -77,15 +84,29 @@ func nowTiles(b *nowBody) g.Node {
 func nowProblems(b *nowBody) g.Node {
 	if len(b.Problems) == 0 {
 		return h.P(
-			h.Class("fine"), h.Role("status"), text("This server knows of nothing that is wrong"),
+			h.Class("fine"), h.Role("status"), text(either(b.Alone, "Nothing is wrong that the server knows of", "This server knows of nothing that is wrong")),
 			g.If(len(b.Held) > 0, g.Group{text(", but "), link("#held-title", "some work is held back")}), text("."),
 		)
 	}
 	return h.Div(
 		h.Class("problems"), h.Role("status"), h.H2(text("Look at this first")),
-		h.Ul(g.Map(b.Problems, func(n notice) g.Node { return h.Li(either(n.To == "", text(n.Text), link(n.To, n.Text))) })),
+		notices(b.Problems),
 	)
 }
+
+// nowChanged says what somebody has changed of late.
+func nowChanged(all []notice) g.Node {
+	return g.If(len(all) > 0, h.Div(h.Class("changed"), h.H2(text("Changed in the last hour")), notices(all)))
+}
+
+func notices(all []notice) g.Node {
+	return h.Ul(g.Map(all, func(n notice) g.Node {
+		return h.Li(either(n.To == "", text(n.Text), link(n.To, n.Text)), g.If(n.At != 0, g.Group{text(" "), moment(n.At)}))
+	}))
+}
+
+// inHour shows how many there were in the last hour.
+func inHour[N count](n N) g.Node { return g.Group{text(number(n)), h.Small(text(" last hour"))} }
 
 func endedTile(b *nowBody) g.Node {
 	first := perSecond(0, "")
@@ -94,11 +115,10 @@ func endedTile(b *nowBody) g.Node {
 		if i == 0 {
 			first = perSecond(e.PerSecond, " "+e.Name)
 		} else {
-			others = append(others, text(rateText(e.PerSecond)+"/s "+e.Name+" · "))
+			others = append(others, text(rateText(e.PerSecond)+"/s "+e.Name))
 		}
 	}
-	dead := link(Prefix+"dead?since=1d", "dead: "+number(b.Live.DeadHour)+" last hour, "+number(b.Live.DeadDay)+" last day")
-	return tile("Ended", first, g.Group{others, text(rateText(b.Live.Failed) + "/s attempts failed · "), dead})
+	return tile("Ended", first, either(len(others) > 0, joined(" · ", others), g.Group{text("\u00a0")}))
 }
 
 func nowTables(b *nowBody) g.Node {
@@ -169,8 +189,10 @@ func nowFleet(b *nowBody) g.Node {
 		}))),
 		section("fleet", "Installation", facts(
 			fact("Workers", link(Prefix+"workers", numberOf(b.Workers, "worker", "workers"))),
-			fact("Servers", text(numberOf(len(fleet.Servers), "server owns", "servers own")+" "+numberOf(fleet.Partitions, "partition", "partitions"))),
-			fact("Without an owner", either(fleet.Unowned == 0, text("none"), bad(strconv.Itoa(fleet.Unowned)+" partitions"))),
+			g.If(!b.Alone, g.Group{
+				fact("Servers", text(numberOf(len(fleet.Servers), "server owns", "servers own")+" "+numberOf(fleet.Partitions, "partition", "partitions"))),
+				fact("Without an owner", either(fleet.Unowned == 0, text("none"), bad(strconv.Itoa(fleet.Unowned)+" partitions"))),
+			}),
 			fact("Store", store),
 		)),
 	}

@@ -14,7 +14,11 @@ type workersBody struct {
 	Now time.Time
 }
 
-// showWorkers shows workers, servers and their partitions.
+func (b *workersBody) title() string {
+	return either(alone(&b.Fleet), "Workers", "Workers and servers")
+}
+
+// showWorkers shows workers, and if there are several, servers and their partitions.
 func showWorkers(c *call) error {
 	if !c.seesFleet() {
 		return c.fleetDenied()
@@ -27,7 +31,7 @@ func showWorkers(c *call) error {
 	if c.field("part") != "" {
 		return c.part(workersLive(b))
 	}
-	return c.show("Workers and servers", Prefix+"workers", workersPage(b))
+	return c.show(b.title(), Prefix+"workers", workersPage(b))
 }
 
 type jobsBody struct {

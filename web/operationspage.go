@@ -15,12 +15,15 @@ import (
 
 func workersPage(b *workersBody) g.Node {
 	return g.Group{
-		liveTitle("Workers and servers"),
+		liveTitle(b.title()),
 		livePart(Prefix+"workers", workersLive(b)),
 	}
 }
 
 func workersLive(b *workersBody) g.Node {
+	if alone(&b.Fleet) {
+		return workersList(b)
+	}
 	return g.Group{section("workers", "Workers", workersList(b)), section("servers", "Servers", serversList(b))}
 }
 
@@ -46,7 +49,7 @@ func workersList(b *workersBody) g.Node {
 			)
 		})),
 		meta(
-			text("Slots are shown of workers that are connected to this server. The id of a lease leads to the tasks that its worker runs."),
+			text(either(alone(&b.Fleet), "", "Slots are shown of workers that are connected to this server. ")+"The id of a lease leads to the tasks that its worker runs."),
 			g.If(b.WorkersMax, text(" Only some are listed.")),
 		),
 	}

@@ -106,7 +106,7 @@ func lateness(t *kinesinv1.Task, now time.Time) string {
 }
 
 // count is a number of things.
-type count interface{ int | int64 | uint32 }
+type count interface{ int | int64 | uint32 | uint64 }
 
 // number groups digits by thousands.
 func number[N count](n N) string {

@@ -22,6 +22,8 @@ func New(c Config) *Console {
 	page := func(pattern string, show func(*call) error) { mux.Handle(pattern, k.handle(show)) }
 	page("GET /ui/{$}", showNow)
 	page("GET /ui/plots/rates", plotRates)
+	page("GET /ui/plots/lateness", plotLateness)
+	page("GET /ui/plots/failures", plotFailures)
 	page("GET /ui/plots/forecast", plotForecast)
 	page("GET /ui/due", showDue)
 	page("GET /ui/tasks", showTasks)

@@ -46,6 +46,7 @@ type fakes struct {
 	failing error
 
 	deadHour, deadDay int64
+	failed            float64 // attempts per second
 }
 
 func (f *fakes) task() *kinesinv1.Task {
@@ -70,7 +71,7 @@ func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.Li
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
 	n, lost := f.counted.Add(1), int64(7)
 	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{
-		Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, DeadHour: f.deadHour, DeadDay: f.deadDay,
+		Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, DeadHour: f.deadHour, DeadDay: f.deadDay, FailedPerSecond: f.failed,
 		HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}, {Reason: "unexplained", Text: f.text, Tasks: &lost}},
 	}}}, nil
 }
@@ -100,7 +101,8 @@ func (s fakeSource) Fleet(context.Context) (overview.Fleet, error) {
 func (s fakeSource) Window(time.Duration) overview.Window {
 	return overview.Window{Started: 1, Ended: map[string]float64{s.text: 2}}
 }
-func (fakeSource) Minutes(int) []overview.Minute { return nil }
+func (fakeSource) Minutes(string, int) []overview.Minute { return nil }
+func (fakeSource) Failed(string) (hour, day uint64)      { return 0, 0 }
 func (s fakeSource) Forecast(_ context.Context, edges []time.Time, _ int) (overview.Forecast, error) {
 	return overview.Forecast{At: edges[0], Edges: edges, Lambdas: []overview.DueOf{{Lambda: s.text, Due: make([]int64, len(edges))}}}, nil
 }
@@ -258,6 +260,13 @@ func TestTheFirstPageSaysWhatDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	const link = `<a href="/ui/dead?since=1d">`
+	tile := func(hour, day int64) string {
+		class := map[bool]string{true: " alarm"}[hour > 0]
+		if hour == 0 && day > 0 {
+			class = " warn"
+		}
+		return fmt.Sprintf(`<div class="tile%s"><h2>Died</h2><p class="figure">%d<small> last hour</small></p><p class="meta">%s%s dead in the last day</a></p></div>`, class, hour, link, number(day))
+	}
 	for want, died := range map[string][2]int64{
 		link + "61 tasks died in the last hour, 1\u202f061 in the last day.</a>": {61, 1061},
 		link + "1 task died in the last hour, 1 in the last day.</a>":            {1, 1},
@@ -268,10 +277,10 @@ func TestTheFirstPageSaysWhatDied(t *testing.T) {
 		f.deadHour, f.deadDay = died[0], died[1]
 		for _, path := range []string{"/ui/", "/ui/?part=live"} {
 			seen := as(k, access.All(), "GET", path, nil).Body.String()
-			if !strings.Contains(seen, want) || strings.Contains(seen, " died in") != (want != "") || !strings.Contains(seen, fmt.Sprintf("dead: %d last hour, %s last day", died[0], number(died[1]))) {
+			if !strings.Contains(seen, want) || strings.Contains(seen, " died in") != (want != "") || !strings.Contains(seen, tile(died[0], died[1])) {
 				t.Errorf("%s with %v: %s", path, died, seen)
 			}
-			if seen := as(k, other, "GET", path, nil).Body.String(); strings.Contains(seen, " died in") || !strings.Contains(seen, "dead: 0 last hour, 0 last day") {
+			if seen := as(k, other, "GET", path, nil).Body.String(); strings.Contains(seen, " died in") || !strings.Contains(seen, tile(0, 0)) {
 				t.Errorf("%s with %v, to somebody else: %s", path, died, seen)
 			}
 		}

@@ -16,27 +16,17 @@ const (
 	historyMinutes = 60 // minutes whose lateness is kept; with the hours a day is told
 	historyHours   = 24
 	latenessKinds  = latenessBits * latenessSteps
-	// historyPlotted is how many minutes of rates are kept.
-	historyPlotted = 24 * 60
 )
 
 // history counts starts and ends of all lambdas together over a day, as far as this process saw them. It has
-// a fixed size, about a quarter of a megabyte.
+// a fixed size, about 130 kB.
 type history struct {
 	clock clock.Clock
 
 	mu      sync.Mutex
-	plotted [historyPlotted]minuteOf
 	minutes [historyMinutes + 1]span
 	hours   [historyHours + 1]span
 	began   task.Instant // when counting began
-}
-
-// minuteOf is what happened in one minute.
-type minuteOf struct {
-	number          int64 // since 1970
-	started, failed uint32
-	ended           [endStates]uint32
 }
 
 // span is the lateness of the starts of a time, and how many there were.
@@ -56,12 +46,9 @@ func newHistory(c clock.Clock) *history {
 }
 
 // at returns the places of the present minute and hour. Call with mu held.
-func (h *history) at() (m *minuteOf, minute, hour *span) {
+func (h *history) at() (minute, hour *span) {
 	now := int64(h.clock.Now()) / time.Minute.Microseconds()
-	if m = &h.plotted[now%historyPlotted]; m.number != now {
-		*m = minuteOf{number: now}
-	}
-	return m, spanAt(h.minutes[:], now), spanAt(h.hours[:], now/60)
+	return spanAt(h.minutes[:], now), spanAt(h.hours[:], now/60)
 }
 
 func spanAt(all []span, number int64) *span {
@@ -76,8 +63,7 @@ func (h *history) started(late time.Duration) {
 	step := latenessStep(late)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, minute, hour := h.at()
-	m.started++
+	minute, hour := h.at()
 	for _, s := range []*span{minute, hour} {
 		s.started++
 		s.lateness[step]++
@@ -87,9 +73,8 @@ func (h *history) started(late time.Duration) {
 func (h *history) ended(state task.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, minute, hour := h.at()
+	minute, hour := h.at()
 	i := int(state) % endStates
-	m.ended[i]++
 	minute.ended[i]++
 	hour.ended[i]++
 }
@@ -97,8 +82,7 @@ func (h *history) ended(state task.State) {
 func (h *history) failed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, minute, hour := h.at()
-	m.failed++
+	minute, hour := h.at()
 	minute.failed++
 	hour.failed++
 }
@@ -142,22 +126,20 @@ func (h *history) window(length time.Duration) overview.Window {
 	return w
 }
 
-// since returns the last minutes, oldest first, those in which nothing happened included.
-func (h *history) since(count int) []overview.Minute {
-	count = min(count, historyPlotted-1)
+// since returns the last minutes, at most historyMinutes of them, oldest first, those in which nothing happened included.
+func (h *history) since(count int) (all []overview.Minute) {
+	count = min(count, historyMinutes)
 	now := int64(h.clock.Now()) / time.Minute.Microseconds()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []overview.Minute
 	for number := max(now-int64(count)+1, int64(h.began)/time.Minute.Microseconds()); number <= now; number++ {
 		m := overview.Minute{At: time.Unix(number*60, 0)}
-		if kept := &h.plotted[number%historyPlotted]; kept.number == number {
-			m.Started, m.Failed, m.Ended = uint64(kept.started), uint64(kept.failed), map[string]uint64{}
-			for state, n := range kept.ended {
-				if n > 0 {
-					m.Ended[task.State(state).String()] = uint64(n)
-				}
+		if s := &h.minutes[number%int64(len(h.minutes))]; s.number == number {
+			m.Started, m.Failed = s.started, s.failed
+			for _, n := range s.ended {
+				m.Ended += n
 			}
+			m.Late50, m.Late99 = quantile(&s.lateness, s.started, 0.5), quantile(&s.lateness, s.started, 0.99)
 		}
 		all = append(all, m)
 	}
@@ -167,13 +149,14 @@ func (h *history) since(count int) []overview.Minute {
 const (
 	recentSlot  = 10 * time.Second
 	recentSlots = 7 // six that are over, and the one under way
+	minuteSlots = int64(time.Minute / recentSlot)
 	// latenessSteps is how finely lateness is told: steps per power of two, in microseconds.
 	latenessSteps = 8
 	latenessBits  = 40 // the longest lateness that is told apart is 2^40 µs, twelve days
 )
 
-// recent counts starts, ends and failures of the last minute, for `kinesin stats` and `kinesin lambda get`.
-// The series for Prometheus have the same since the process started.
+// recent counts starts, ends and failures of each lambda: of the last minute for `kinesin stats` and `kinesin lambda
+// get`, and by the minute for the console. The series for Prometheus have the same since the process started.
 type recent struct {
 	clock clock.Clock
 	keeps func(lambda uint32) bool // whether a lambda exists
@@ -187,10 +170,26 @@ func newRecent(c clock.Clock, keeps func(uint32) bool) *recent {
 	return &recent{clock: c, keeps: keeps, began: clock.Mono(c), all: map[uint32]*recentOf{}}
 }
 
-// recentOf is the last minute of one lambda.
+// recentOf is the last minute of one lambda, and what is left of the minutes and hours before.
 type recentOf struct {
-	mu    sync.Mutex
-	slots [recentSlots]slot
+	mu      sync.Mutex
+	slots   [recentSlots]slot
+	minute  int64 // the newest one in which something was counted; it is in slots alone
+	minutes [historyMinutes]minuteOf
+	hours   [historyHours]hourOf
+}
+
+// minuteOf is one minute of a lambda.
+type minuteOf struct {
+	number                 int64 // of the minute since the clock's zero
+	started, ended, failed uint64
+	late50, late99         time.Duration
+}
+
+// hourOf is the failed attempts of one hour of a lambda.
+type hourOf struct {
+	number int64 // of the hour since the clock's zero
+	failed uint64
 }
 
 type slot struct {
@@ -236,6 +235,7 @@ func (r *recent) add(lambda uint32, change func(*slot)) {
 	one := r.of(lambda)
 	one.mu.Lock()
 	defer one.mu.Unlock()
+	one.turn(number / minuteSlots)
 	s := &one.slots[number%recentSlots]
 	if s.number != number {
 		*s = slot{number: number}
@@ -289,11 +289,20 @@ func (r *recent) rates(lambda uint32) (rates inbound.Rates) {
 	one := r.of(lambda)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	var lateness [latenessBits * latenessSteps]uint64
-	var sum seen
-	for i := range one.slots {
-		s := &one.slots[i]
-		if s.number <= newest-recentSlots || s.number > newest {
+	sum, lateness := one.sum(newest-recentSlots+1, newest)
+	window := (recentSlots-1)*recentSlot + now%recentSlot
+	seconds := max(min(window, now), time.Second).Seconds() // a process that is young has not seen a whole minute
+	rates = sum.rates(seconds)
+	rates.Lateness50, rates.Lateness99 = quantile(lateness, sum.started, 0.5), quantile(lateness, sum.started, 0.99)
+	return rates
+}
+
+// sum sums up slots by their numbers.
+func (o *recentOf) sum(from, to int64) (sum seen, lateness *[latenessKinds]uint64) {
+	lateness = new([latenessKinds]uint64)
+	for i := range o.slots {
+		s := &o.slots[i]
+		if s.number < from || s.number > to {
 			continue
 		}
 		sum.add(&s.seen)
@@ -301,11 +310,82 @@ func (r *recent) rates(lambda uint32) (rates inbound.Rates) {
 			lateness[step] += uint64(n)
 		}
 	}
-	window := (recentSlots-1)*recentSlot + now%recentSlot
-	seconds := max(min(window, now), time.Second).Seconds() // a process that is young has not seen a whole minute
-	rates = sum.rates(seconds)
-	rates.Lateness50, rates.Lateness99 = quantile(&lateness, sum.started, 0.5), quantile(&lateness, sum.started, 0.99)
-	return rates
+	return sum, lateness
+}
+
+// turn keeps what is left of the newest minute when another one begins, before its slots are used again.
+func (o *recentOf) turn(minute int64) {
+	if minute == o.minute {
+		return
+	}
+	over := o.newest()
+	o.minutes[over.number%historyMinutes] = over
+	o.hourAt(over.number).failed += over.failed
+	o.minute = minute
+}
+
+// newest returns the newest minute in which something was counted.
+func (o *recentOf) newest() minuteOf {
+	sum, lateness := o.sum(o.minute*minuteSlots, (o.minute+1)*minuteSlots-1)
+	return minuteOf{o.minute, sum.started, sum.ended, sum.failed, quantile(lateness, sum.started, 0.5), quantile(lateness, sum.started, 0.99)}
+}
+
+// hourAt returns the place of the hour of a minute, empty unless it is of that hour.
+func (o *recentOf) hourAt(minute int64) *hourOf {
+	h := &o.hours[minute/60%historyHours]
+	if h.number != minute/60 {
+		*h = hourOf{number: minute / 60}
+	}
+	return h
+}
+
+// since returns the last minutes of a lambda, oldest first, as history.since does.
+func (r *recent) since(lambda uint32, count int) (all []overview.Minute) {
+	age, wall := r.age(), r.clock.Now().Time()
+	now := int64(age / time.Minute)
+	one := r.of(lambda)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	newest := one.newest()
+	for number := max(0, now-int64(min(count, historyMinutes))+1); number <= now; number++ {
+		m := one.minutes[number%historyMinutes]
+		switch number {
+		case newest.number:
+			m = newest
+		case m.number:
+		default:
+			m = minuteOf{}
+		}
+		at := wall.Add(time.Duration(number)*time.Minute - age)
+		all = append(all, overview.Minute{At: at, Started: m.started, Ended: m.ended, Failed: m.failed, Late50: m.late50, Late99: m.late99})
+	}
+	return all
+}
+
+// failedIn returns how many attempts of a lambda failed in the last hour and the last day.
+func (r *recent) failedIn(lambda uint32) (hour, day uint64) {
+	now := int64(r.age() / time.Minute)
+	one := r.of(lambda)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	newest := one.newest()
+	if newest.number > now-24*60 {
+		day = newest.failed
+	}
+	if newest.number > now-historyMinutes {
+		hour = newest.failed
+	}
+	for _, m := range one.minutes {
+		if m.number > now-historyMinutes && m.number != newest.number {
+			hour += m.failed
+		}
+	}
+	for _, h := range one.hours {
+		if h.number > now/60-historyHours {
+			day += h.failed
+		}
+	}
+	return hour, max(hour, day)
 }
 
 func (c *seen) add(other *seen) {
@@ -327,10 +407,10 @@ func (c *seen) rates(seconds float64) (rates inbound.Rates) {
 	return rates
 }
 
-func quantile(lateness *[latenessBits * latenessSteps]uint64, of uint64, q float64) time.Duration {
+func quantile[N uint32 | uint64](lateness *[latenessKinds]N, of uint64, q float64) time.Duration {
 	rank, seen := uint64(math.Ceil(q*float64(of))), uint64(0)
 	for step, n := range lateness {
-		if seen += n; n > 0 && seen >= rank {
+		if seen += uint64(n); n > 0 && seen >= rank {
 			return lateOf(step)
 		}
 	}

@@ -127,8 +127,27 @@ var stateNames = map[fleet.State]string{fleet.Ready: "ready", fleet.Joining: "jo
 // Window sums up what this process saw of all lambdas, over at most a day.
 func (n *Node) Window(length time.Duration) overview.Window { return n.history.window(length) }
 
-// Minutes returns what this process saw of all lambdas in each of the last minutes.
-func (n *Node) Minutes(count int) []overview.Minute { return n.history.since(count) }
+// Minutes returns what this process saw in each of the last minutes, at most an hour: of a lambda, or of all together if
+// its name is empty.
+func (n *Node) Minutes(lambda string, count int) []overview.Minute {
+	if lambda == "" {
+		return n.history.since(count)
+	}
+	l, err := n.catalog.Lambda(lambda)
+	if err != nil {
+		return nil
+	}
+	return n.recent.since(l.Ref, count)
+}
+
+// Failed returns how many attempts of a lambda this process saw fail in the last hour and the last day.
+func (n *Node) Failed(lambda string) (hour, day uint64) {
+	l, err := n.catalog.Lambda(lambda)
+	if err != nil {
+		return 0, 0
+	}
+	return n.recent.failedIn(l.Ref)
+}
 
 // Forecast counts what will be due; see inbound.Forecast.
 func (n *Node) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error) {

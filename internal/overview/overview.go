@@ -22,10 +22,11 @@ type Window struct {
 
 // Minute is one minute of the history of this process.
 type Minute struct {
-	At      time.Time // its beginning
-	Started uint64
-	Failed  uint64
-	Ended   map[string]uint64 // by outcome; nil: none
+	At             time.Time // its beginning
+	Started        uint64    // first starts
+	Ended          uint64
+	Failed         uint64        // attempts
+	Late50, Late99 time.Duration // of first starts
 }
 
 // Worker is a worker process with a lease.

@@ -89,8 +89,10 @@
 	const colours = () => {
 		const style = getComputedStyle(document.documentElement);
 		const of = (name) => style.getPropertyValue(name).trim();
-		return { ink: of('--soft'), line: of('--line-soft'), series: [of('--accent'), '#2f9e5f', '#d8463c'] };
+		return { ink: of('--soft'), line: of('--line-soft'), accent: of('--accent'), good: '#2f9e5f', bad: '#d8463c', warn: '#d99a1c' };
 	};
+	const short = (n) => (n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${+n.toFixed(2)}`);
+	const lasting = (s) => { const [of, unit] = s >= 3600 ? [3600, 'h'] : s >= 60 ? [60, 'min'] : s >= 1 || !s ? [1, 's'] : [0.001, 'ms']; return `${+(s / of).toPrecision(3)} ${unit}`; };
 	class Plot {
 		constructor(box) {
 			this.box = box;
@@ -122,18 +124,19 @@
 			if (this.plot && this.zone === utc) { this.plot.setData(rows); return; }
 			if (this.plot) this.plot.destroy();
 			this.zone = utc;
-			const c = colours(), bars = this.box.dataset.bars;
+			const c = colours(), bars = this.box.dataset.bars, series = (this.box.dataset.series || 'accent good').split(' ');
+			const late = series[1] === 'warn', figure = late ? lasting : short;
 			const axis = { stroke: c.ink, grid: { stroke: c.line, width: 1 }, ticks: { stroke: c.line, width: 1 }, font: '12px system-ui, sans-serif' };
 			this.plot = new uPlot({
 				...this.size(),
 				tzDate: (t) => (utc ? uPlot.tzDate(new Date(t * 1e3), 'UTC') : new Date(t * 1e3)),
 				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high + (bars ? 1800 : 0)]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
 				axes: [{ ...axis, values: (u, times) => times.map((t) => new Intl.DateTimeFormat('sv-SE', { timeZone: utc ? 'UTC' : own, hour: '2-digit', minute: '2-digit' }).format(new Date(t * 1e3))) },
-					{ ...axis, size: 52, values: (u, all) => all.map((n) => (n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${n}`)) }],
+					{ ...axis, size: 58, values: (u, all) => all.map(figure) }],
 				series: [{ label: 'time', value: (u, t) => (t == null ? '–' : text(utc ? inUTC : inOwn, new Date(t * 1e3)).slice(0, 16)) }, ...this.data.names.map((label, i) => ({
-					label, stroke: c.series[i % c.series.length], width: 1.5, points: { show: !bars && rows[0].length < 3 },
-					fill: bars && !i ? c.series[0] : undefined, paths: bars ? (i ? () => null : uPlot.paths.bars({ size: [0.7], align: 1 })) : undefined,
-					value: (u, n, of, at) => (n == null ? '–' : `${this.data.until && this.data.times[at] + 1800 > this.data.until && !i ? '≥ ' : ''}${+n.toFixed(2)}`),
+					label, stroke: c[series[i]], width: 1.5, spanGaps: true, points: { show: !bars && rows[0].length < 3 },
+					fill: bars && !i ? c.accent : undefined, paths: bars ? (i ? () => null : uPlot.paths.bars({ size: [0.7], align: 1 })) : undefined,
+					value: (u, n, of, at) => (n == null ? '–' : `${this.data.until && this.data.times[at] + 1800 > this.data.until && !i ? '≥ ' : ''}${late ? lasting(n) : +n.toFixed(2)}`),
 				}))],
 				legend: { live: true },
 				cursor: { drag: { x: false, y: false } },

@@ -1,0 +1,150 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/overview"
+)
+
+const (
+	// changedFor is how long the first page tells of a change.
+	changedFor = time.Hour
+	// changedShown bounds the changes that the first page tells of, and failingShown the lambdas of which it says that
+	// they fail.
+	changedShown, failingShown = 6, 5
+	// auditRead is how many audit records the first page looks through.
+	auditRead = 200
+
+	changesEvery        = 5 * time.Second
+	changesEveryMetered = 5 * time.Minute
+)
+
+// notice is something to look at first, and where to look.
+type notice struct {
+	Text, To string
+	At       int64 // when it happened or began, which the page shows behind the text; 0: not said
+}
+
+// failing is what failed of a lambda, as far as this process saw it.
+type failing struct {
+	Lambda    string
+	Hour, Day uint64    // attempts
+	Since     time.Time // when the failures of the last minutes began; zero: an hour ago or earlier, or nothing fails now
+	Now       bool      // more than a tenth of the last attempts failed
+}
+
+// failing returns what failed of lambdas in the last day.
+func (l *live) failing(stats []*kinesinv1.LambdaStats) (all []failing) {
+	for _, s := range stats {
+		f := failing{Lambda: s.GetLambda()}
+		if f.Hour, f.Day = l.config.Source.Failed(f.Lambda); f.Day == 0 {
+			continue
+		}
+		if s.GetFailedPerSecond() > 0 {
+			f.Since, f.Now = failingSince(l.config.Source.Minutes(f.Lambda, minutesPlotted))
+		}
+		all = append(all, f)
+	}
+	slices.SortStableFunc(all, func(x, y failing) int { return cmp.Compare(y.Hour, x.Hour) })
+	return all
+}
+
+// failingSince returns when the failures of the last minutes began; zero if they are older than what is told. A few
+// minutes without any do not end them.
+func failingSince(minutes []overview.Minute) (since time.Time, now bool) {
+	const quiet, share = 5, 10 // minutes, and one part of so many
+	var failed, ended uint64
+	first := len(minutes)
+	for i, m := range slices.Backward(minutes) {
+		if i >= len(minutes)-quiet {
+			failed, ended = failed+m.Failed, ended+m.Ended
+		}
+		if m.Failed > 0 {
+			first = i
+		} else if first-i > quiet {
+			break
+		}
+	}
+	if first > 0 && first < len(minutes) || len(minutes) < minutesPlotted && first == 0 {
+		since = minutes[first].At
+	}
+	return since, failed > 0 && failed*share >= failed+ended
+}
+
+// gates returns the gates of all lambdas, also those that have ended; none while they cannot be read.
+func (l *live) gates() []*kinesinv1.Gate {
+	if l.config.Gates == nil {
+		return nil
+	}
+	return l.gatesRead.Get(l.config.Clock, liveShare, func() ([]*kinesinv1.Gate, time.Duration) {
+		ctx, cancel := l.asServer(liveWithin)
+		defer cancel()
+		response, err := l.config.Gates.ListGates(ctx, &kinesinv1.ListGatesRequest{Ended: true})
+		l.note(ctx, "the gates", err)
+		return response.GetGates(), l.every(changesEvery, changesEveryMetered)
+	})
+}
+
+// audit returns the audit records of the last hour, newest first, at most auditRead of them; none while they cannot be
+// read.
+func (l *live) audit() []*kinesinv1.AuditRecord {
+	if l.config.Access == nil {
+		return nil
+	}
+	return l.auditRead.Get(l.config.Clock, liveShare, func() ([]*kinesinv1.AuditRecord, time.Duration) {
+		ctx, cancel := l.asServer(liveWithin)
+		defer cancel()
+		since := l.config.Clock.Now().Time().Add(-changedFor).UnixMicro()
+		response, err := l.config.Access.ListAudit(ctx, &kinesinv1.ListAuditRequest{Since: since, Limit: auditRead, NewestFirst: true})
+		l.note(ctx, "the audit log", err)
+		return response.GetRecords(), l.every(changesEvery, changesEveryMetered)
+	})
+}
+
+// auditTold says what a record of a change means to those who look for what has changed.
+var auditTold = map[string]string{ //nolint:gochecknoglobals // a table
+	"lambda.update": "The settings of %s changed", "lambda.delete": "%s was deleted", "quota.set": "The quota of %s changed",
+	"objective.set": "The objective of %s changed", "objective.delete": "The objective of %s was deleted", "cron.set": "A cron of %s changed",
+	"cron.pause": "A cron of %s was paused", "cron.resume": "A cron of %s was resumed", "cron.delete": "A cron of %s was deleted",
+	"job.create": "A job began: %s", "keyring.rotate": "The ring of keys has a new key",
+}
+
+// changed says what somebody changed in the last hour, newest first, as far as the viewer may know it.
+func (c *call) changed(snap *snapshot) (all []notice) {
+	since := snap.at.Add(-changedFor).UnixMicro()
+	for _, g := range c.live.gates() {
+		if !c.caller.Grants.AllowIn(access.Read, g.GetLambda(), g.GetCollection()) {
+			continue
+		}
+		to := lambdaPath(g.GetLambda())
+		if g.GetCreated() >= since {
+			all = append(all, notice{gateTold(g), to, g.GetCreated()})
+		}
+		if g.GetEnded() >= since {
+			all = append(all, notice{g.GetLambda() + " was resumed" + named("", " by ", g.GetEndedBy()), to, g.GetEnded()})
+		}
+	}
+	if c.seesAudit() {
+		for _, r := range c.live.audit() {
+			if told := auditTold[r.GetAction()]; told != "" && r.GetOutcome() == "ok" && r.GetAt() >= since {
+				all = append(all, notice{strings.Replace(told, "%s", r.GetTarget(), 1) + " by " + r.GetIdentity(), Prefix + "audit?since=1h", r.GetAt()})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y notice) int { return cmp.Compare(y.At, x.At) })
+	if more := len(all) - changedShown; more > 0 {
+		all = append(all[:changedShown:changedShown], notice{numberOf(more, "earlier change", "earlier changes") + " in the last hour", either(c.seesAudit(), Prefix+"audit?since=1h", ""), 0})
+	}
+	return all
+}
+
+// gateTold says what a gate does, whose it is and why.
+func gateTold(g *kinesinv1.Gate) string {
+	of := g.GetLambda() + named("", ", priority ", g.GetPriority(), ", collection ", g.GetCollection(), ", tag ", g.GetTag())
+	return either(g.GetAction() == "drop", "Due tasks of "+of+" are dropped", of+" was paused") + " by " + g.GetOwner() + ": " + short(g.GetReason())
+}
