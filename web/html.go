@@ -12,6 +12,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // A page is a function of its data that returns nodes. Values enter a page by text and as values of attributes,
@@ -172,6 +173,21 @@ func td(s string) g.Node          { return h.Td(text(s)) }
 func tdNumber(s string) g.Node    { return h.Td(h.Class("n"), text(s)) }
 func tdText(all ...g.Node) g.Node { return h.Td(h.Class("text"), g.Group(all)) }
 func tdID(to, id string) g.Node   { return h.Td(h.Class("id"), link(to, id)) }
+func tdLine(s string) g.Node      { return h.Td(h.Class("line"), g.If(s != "", titled(s)), text(short(s))) }
+
+// tdShortID returns a cell with as many characters of an id as tell it from the others in its list.
+func tdShortID(to, id string, chars int) g.Node {
+	return h.Td(h.Class("id"), link(to, api.ShortID(id, chars), titled(id)))
+}
+
+// shortIDChars returns how many characters of the ids of tasks to show.
+func shortIDChars(tasks []*kinesinv1.Task) int {
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.GetId()
+	}
+	return api.ShortIDChars(ids)
+}
 
 // tick returns a cell that selects its row.
 func tick(name, value string) g.Node {
@@ -359,10 +375,11 @@ func filterHint(metered bool) g.Node {
 		"hint", "Fields and operators",
 		h.P(
 			text("Fields: "),
-			codes("lambda", "state", "priority", "collection", "key", "tag.NAME", "error", "worker", "due", "ended", "created", "attempts"),
+			codes("lambda", "state", "priority", "collection", "key", "tag.NAME", "error", "worker", "due", "ended", "created", "attempts", "any"),
 			text(". Compare with "), codes("=", "!=", "~"), text(" (contains) "), codes("in (…)", "<", ">"), text("; join with "),
 			codes("and", "or", "not"), text(". "), code("due<-1h"), text(" was due more than an hour ago. A tag such as customer: "),
-			code("tag.customer=acme"), text(". Paste the id of a task to open it."),
+			code("tag.customer=acme"), text(". Words that are no comparison are looked for in ids, lambdas, collections, keys, values of tags and last errors, as "),
+			code(`any~"words"`), text(" does. The id of a task, or its beginning, opens it."),
 		),
 		g.If(metered, h.P(text("This store bills reads. A filter that names lambdas, priorities or states reads only those; "+
 			"one that does not, and “Newest end first”, read about one unit for each row."))),

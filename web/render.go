@@ -94,6 +94,14 @@ func waitsText(reason string) string {
 	return "It waits: " + api.Visible(reason)
 }
 
+// waitText says in a few words what a task waits for, as waitsText does in a sentence; empty: for nothing that is known.
+func waitText(w *kinesinv1.WaitsFor) string {
+	if w == nil {
+		return ""
+	}
+	return strings.TrimLeft(strings.TrimPrefix(waitsText(w.GetReason()), "It waits"), ": ")
+}
+
 // lateness shows how late the first start was, or is by now.
 func lateness(t *kinesinv1.Task, now time.Time) string {
 	if t.GetStarted() == 0 {

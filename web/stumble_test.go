@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -28,6 +30,51 @@ func TestPastedID(t *testing.T) {
 	for _, filter := range []string{"k1", "key=k1AZLwwSo7fE2OX2BxgpOktQGLz", "lambda%3Dk1"} {
 		if w := as(k, access.All(), "GET", "/ui/tasks?q="+filter, nil); w.Code != http.StatusOK {
 			t.Errorf("the filter %s: %d", filter, w.Code)
+		}
+	}
+}
+
+// A word that is no comparison is looked for in all texts of a task, and the beginning of an id opens the task that alone
+// has it.
+func TestSearchByAnyWord(t *testing.T) {
+	k, fakes := newFakes("mail")
+	for q, filter := range map[string]string{
+		"acme": `any~"acme"`, "connection refused": `any~"connection refused"`, `order "7"`: `any~"order \"7\""`, "state": `any~"state"`, "k1": `any~"k1"`,
+		"state=dead": "", `key~"acme"`: "", "state == x": "", "lambda in (a, b)": "", "": "",
+	} {
+		w := as(k, access.All(), "GET", "/ui/tasks?q="+url.QueryEscape(q), nil)
+		said := strings.Contains(w.Body.String(), "Looked for in ids")
+		if said != (filter != "") || !strings.Contains(w.Body.String(), html.EscapeString(filter)) {
+			t.Errorf("%q: want the filter %q: %s", q, filter, w.Body)
+		}
+	}
+	const short = "k1AZLwwSo7fE"
+	if w := as(k, access.All(), "GET", "/ui/tasks?q="+short, nil); w.Header().Get("Location") != "/ui/tasks/mail" {
+		t.Errorf("%s leads to %q", short, w.Header().Get("Location"))
+	}
+	fakes.failing = api.Errorf(kinesinv1.Reason_REASON_INVALID, "several tasks begin so")
+	if w := as(k, access.All(), "GET", "/ui/tasks?q="+short, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), html.EscapeString(`any~"^`+short+`"`)) {
+		t.Errorf("several tasks: %d %s", w.Code, w.Body)
+	}
+	if body := as(k, access.All(), "GET", "/ui/tasks?q=acme", nil).Body.String(); !strings.Contains(body, `<input type="hidden" name="q" value="`+html.EscapeString(`any~"acme"`)+`">`) {
+		t.Errorf("an action on what was found goes on with another filter: %s", body)
+	}
+}
+
+// The list says in a few words why a task waits, and shows as much of its id as tells it from the others.
+func TestWhyTasksInTheListWait(t *testing.T) {
+	for reason, want := range map[string]string{"gate": "a gate holds it", "quota": "for its quota", "no worker": "for a worker: there is none", "other": "other"} {
+		if got := waitText(&kinesinv1.WaitsFor{Reason: reason}); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+	const id = "k1AZLwwSo7fE2OX2BxgpOktQGLz"
+	k, fakes := newFakes(id)
+	fakes.waits = &kinesinv1.WaitsFor{Reason: "gate", Text: "paused"}
+	body := as(k, access.All(), "GET", "/ui/tasks", nil).Body.String()
+	for _, want := range []string{`title="` + id + `">` + id[:14] + "</a>", "a gate holds it", id + "=" + id} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is not in %s", want, body)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,10 +18,12 @@ import (
 
 type tasksBody struct {
 	Q, Order string
+	Where    string // the filter that Q stands for
 	Problem  string // of the filter
 	Tasks    []*kinesinv1.Task
-	Next     string // the path of the next page
-	First    string // the path of the first page; empty: this is it
+	Waits    []string // why each of Tasks waits; empty: it does not, or nothing is known
+	Next     string   // the path of the next page
+	First    string   // the path of the first page; empty: this is it
 	Quick    []quick
 	Actions  []setAction
 	Metered  bool
@@ -74,9 +77,10 @@ func (c *call) actionsOffered() (offered []setAction) {
 // showTasks lists tasks of a filter, which the URL keeps.
 func showTasks(c *call) error {
 	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Now: c.now(), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
-	if id, is := publicID(b.Q); is {
+	if id, is := c.publicID(b.Q); is {
 		return c.goTo(taskPath(id), "")
 	}
+	b.Where = c.whereOf(b.Q)
 	for _, q := range quicks {
 		q.On = q.Where == b.Q
 		b.Quick = append(b.Quick, q)
@@ -85,7 +89,7 @@ func showTasks(c *call) error {
 	if err != nil {
 		return invalid("the cursor in this URL is damaged: go to the first page")
 	}
-	if c.scans(b.Q, b.Order) {
+	if c.scans(b.Where, b.Order) {
 		kind := "tasks"
 		if b.Order == orderNewest {
 			kind = orderNewest
@@ -103,7 +107,10 @@ func showTasks(c *call) error {
 		}
 		return err
 	}
-	b.Tasks = response.GetTasks()
+	for _, t := range response.GetTasks() {
+		w := c.waitOf(t, slices.Contains(runningStates, t.GetState()), slices.Contains(endStates, t.GetState()))
+		b.Tasks, b.Waits = append(b.Tasks, t), append(b.Waits, waitText(w))
+	}
 	if next := response.GetNext(); len(next) > 0 {
 		b.Next = tasksPath(b.Q, b.Order, base64.RawURLEncoding.EncodeToString(next))
 	}
@@ -116,7 +123,7 @@ func showTasks(c *call) error {
 // listTasks reads a page. Without an order it has the newest first, if few tasks have to be read to find
 // them, and else live ones first, which the page then says.
 func (c *call) listTasks(b *tasksBody, cursor []byte) (*kinesinv1.ListResponse, error) {
-	r := &kinesinv1.ListRequest{Where: b.Q, Order: b.Order, Limit: tasksShown, Cursor: cursor}
+	r := &kinesinv1.ListRequest{Where: b.Where, Order: b.Order, Limit: tasksShown, Cursor: cursor}
 	if b.Order == orderLive {
 		r.Order = ""
 	}
@@ -139,12 +146,37 @@ func (c *call) listTasks(b *tasksBody, cursor []byte) (*kinesinv1.ListResponse, 
 	return c.Tasks.List(c.r.Context(), r)
 }
 
-// idForm is what ids look like, whoever made them: "k" or "q" and the number of a form are in front.
-var idForm = regexp.MustCompile(`^[kq][0-9][0-9A-Za-z_-]{20,}$`)
+// idForm is what ids look like, whoever made them: "k" or "q" and the number of a form are in front. shortForm is what the
+// beginnings of ids look like.
+var (
+	idForm    = regexp.MustCompile(`^[kq][0-9][0-9A-Za-z_-]{20,}$`)
+	shortForm = regexp.MustCompile(`^k[0-9][0-9A-Za-z_-]{8,}$`)
+)
 
-// publicID reports whether a text is the id of a task, which somebody pasted where a filter goes.
-func publicID(text string) (string, bool) {
-	return text, idForm.MatchString(text)
+// publicID returns the id of the task of which somebody pasted the id, or its beginning, where a filter goes.
+func (c *call) publicID(text string) (string, bool) {
+	if idForm.MatchString(text) || !shortForm.MatchString(text) {
+		return text, idForm.MatchString(text)
+	}
+	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Ids: []string{text}})
+	if err != nil {
+		return "", false // several tasks may be meant: they are listed
+	}
+	t, err := only(response)
+	return t.GetId(), err == nil
+}
+
+// whereOf returns the filter that a text stands for: the text itself, or, of words that are no comparison, what has
+// them anywhere.
+func (c *call) whereOf(text string) string {
+	if _, err := where.Parse(text, c.Clock.Now()); err == nil || strings.ContainsAny(text, "=<>~!()") {
+		return text
+	}
+	begins := ""
+	if shortForm.MatchString(text) {
+		begins = "^"
+	}
+	return "any~" + quote(begins+text)
 }
 
 // showKey leads to the newest task with a key.

@@ -1,7 +1,11 @@
 package web
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -15,7 +19,7 @@ func tasksPage(b *tasksBody) g.Node {
 		filter(
 			Prefix+"tasks",
 			search(
-				"Filter", b.Q, h.Placeholder(`lambda=mail and state=dead and error~"timeout"`),
+				"Search", b.Q, h.Placeholder(`a word, an id, or a filter: lambda=mail and state=dead and error~"timeout"`),
 				g.If(b.Problem != "", g.Group{h.Aria("invalid", "true"), describedBy("wrong")}),
 			),
 			choice(
@@ -26,6 +30,7 @@ func tasksPage(b *tasksBody) g.Node {
 		),
 		wrong(b.Problem, h.ID("wrong")),
 		quickLinks("Filters", g.Map(b.Quick, func(q quick) g.Node { return link(tasksPath(q.Where, "", ""), q.Name, current(q.On)) })),
+		g.If(b.Where != b.Q, meta(text("Looked for in ids, lambdas, collections, keys, values of tags and last errors. As a filter: "), code(b.Where))),
 		filterHint(b.Metered),
 		g.If(b.Newest != "", meta(
 			text("Live tasks come first, since the newest can only be found by reading "),
@@ -56,27 +61,25 @@ func tasksFound(b *tasksBody) g.Node {
 }
 
 func tasksList(b *tasksBody) g.Node {
-	may := len(b.Actions) > 0
+	may, chars := len(b.Actions) > 0, shortIDChars(b.Tasks)
 	heads := g.Group{
 		g.If(may, h.Th(h.Scope("col"), h.Class("tick"), h.Input(h.Type("checkbox"), h.ID("tick-all"), labelled("Select all on this page")))),
-		th("Task"), th("Lambda"), th("State"), th("Due"), th("Ended"), thNumber("Late"), thNumber("Attempts"), th("Key, last error"),
+		th("Task"), th("Lambda"), th("State"), th("Due, or ended"), thNumber("Late"), thNumber("Attempts"), th("Key"), th("Tags"), th("Waits, or last error"),
 	}
-	tasks := listOf("rows tasks", heads, g.Map(b.Tasks, func(t *kinesinv1.Task) g.Node {
-		to, failed := taskPath(t.GetId()), lastError(t)
-		return row(
-			to, g.If(may, tick("id", t.GetId())), tdID(to, t.GetId()), h.Td(lambdaLink(t.GetLambda())),
-			h.Td(state(t.GetState())), h.Td(moment(t.GetDue())), h.Td(moment(t.GetEnded())), tdNumber(lateness(t, b.Now)),
-			tdNumber(strconv.Itoa(int(t.GetAttempt()))),
-			h.Td(
-				h.Class("line"), g.If(t.GetKey() != "", g.Group{code(t.GetKey()), text(" ")}),
-				g.If(failed != "", note(titled(failed), text(short(failed)))),
-			),
+	rows := make(g.Group, len(b.Tasks))
+	for i, t := range b.Tasks {
+		to := taskPath(t.GetId())
+		rows[i] = row(
+			to, g.If(may, tick("id", t.GetId())), tdShortID(to, t.GetId(), chars), h.Td(lambdaLink(t.GetLambda())), h.Td(state(t.GetState())),
+			tdWhen(t), tdNumber(lateness(t, b.Now)), tdNumber(strconv.Itoa(int(t.GetAttempt()))), tdLine(t.GetKey()), tdLine(tagsText(t.GetTags())),
+			tdLine(cmp.Or(b.Waits[i], lastError(t))),
 		)
-	}))
+	}
+	tasks := listOf("rows tasks", heads, rows)
 	if !may {
 		return tasks
 	}
-	return post(h.Action(Prefix+"tasks"), hidden("q", b.Q), h.Div(
+	return post(h.Action(Prefix+"tasks"), hidden("q", b.Where), h.Div(
 		h.Class("bulk"), h.Role("group"), labelled("Change tasks"), h.Label(h.For("action"), text("With")),
 		h.Select(
 			h.Name("scope"), h.ID("scope"), labelled("Tasks to change"),
@@ -85,6 +88,23 @@ func tasksList(b *tasksBody) g.Node {
 		h.Select(h.Name("action"), h.ID("action"), g.Map(b.Actions, func(a setAction) g.Node { return option(a.Value, a.Name, false) })),
 		button("Review…"), h.Span(h.Class("meta"), h.ID("selected"), h.Role("status")),
 	), tasks)
+}
+
+// tdWhen returns a cell with when a task has ended, or is due.
+func tdWhen(t *kinesinv1.Task) g.Node {
+	if t.GetEnded() == 0 {
+		return h.Td(moment(t.GetDue()))
+	}
+	return h.Td(text("ended "), moment(t.GetEnded()))
+}
+
+// tagsText shows the tags of a task in order of their names.
+func tagsText(tags map[string]string) string {
+	all := make([]string, 0, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, name+"="+tags[name])
+	}
+	return strings.Join(all, ", ")
 }
 
 func reviewPage(v *review) g.Node {
@@ -122,10 +142,11 @@ func reviewPage(v *review) g.Node {
 }
 
 func sampleList(tasks []*kinesinv1.Task) g.Node {
+	chars := shortIDChars(tasks)
 	return list(g.Group{th("Task"), th("Lambda"), th("State"), th("Due"), th("Key")}, g.Map(tasks, func(t *kinesinv1.Task) g.Node {
 		to := taskPath(t.GetId())
 		return row(
-			to, tdID(to, t.GetId()), h.Td(lambdaLink(t.GetLambda())), h.Td(state(t.GetState())), h.Td(moment(t.GetDue())), td(t.GetKey()),
+			to, tdShortID(to, t.GetId(), chars), h.Td(lambdaLink(t.GetLambda())), h.Td(state(t.GetState())), h.Td(moment(t.GetDue())), td(t.GetKey()),
 		)
 	}))
 }

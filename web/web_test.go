@@ -40,9 +40,10 @@ type fakes struct {
 	text    string
 	counted atomic.Int64 // calls of Stats
 	acted   []string
-	reason  string   // of the last call that stops work
-	lists   []string // the orders of all lists
-	many    bool     // lists refuse a bound of what they may read
+	reason  string              // of the last call that stops work
+	lists   []string            // the orders of all lists
+	waits   *kinesinv1.WaitsFor // nil: the task is dead
+	many    bool                // lists refuse a bound of what they may read
 	failing error
 
 	deadHour, deadDay int64
@@ -50,11 +51,15 @@ type fakes struct {
 }
 
 func (f *fakes) task() *kinesinv1.Task {
-	return &kinesinv1.Task{
+	t := &kinesinv1.Task{
 		Id: f.text, Lambda: f.text, State: "dead", Key: f.text, Collection: f.text, Worker: f.text, Tags: map[string]string{f.text: f.text}, Payload: []byte(f.text), Result: []byte(f.text),
 		Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: f.text, Start: 1, End: 2, Outcome: "retriable_failure", Error: f.text}}, Due: 1, Started: 2, Ended: 3,
 		WaitsFor: &kinesinv1.WaitsFor{Reason: f.text, Text: f.text}, PayloadBytes: 7,
 	}
+	if f.waits != nil {
+		t.State, t.Ended, t.Started, t.WaitsFor = "scheduled", 0, 0, f.waits
+	}
+	return t
 }
 
 func (f *fakes) Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {

@@ -2,6 +2,7 @@ package where
 
 import (
 	"cmp"
+	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -54,6 +55,18 @@ var fields = []field{ //nolint:gochecknoglobals // a table
 	{name: "ended", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Ended), !t.Ended.IsZero() }},
 	{name: "created", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Created), !t.Created.IsZero() }},
 	{name: "attempts", kind: number, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Attempt), true }},
+	{name: "any", needs: knowRest, text: wordsOf},
+}
+
+// wordsOf returns the texts of a task among which people look for a word: its lambda, collection, key, values of tags and
+// newest error, and as much of its public id, in each form, as tells of no other task.
+func wordsOf(s *Subject) []string {
+	t, id := s.Task, base64.RawURLEncoding.EncodeToString(s.Task.ID[:])
+	all := append(errorOf(s), s.Lambda, t.Collection, t.Key, "k1"+id, "k2"+id, "k3"+id)
+	for _, tag := range t.Tags {
+		all = append(all, tag.Value)
+	}
+	return all
 }
 
 // errorOf returns the error text of the newest attempt that has ended.

@@ -15,7 +15,7 @@ const now = task.Instant(1_700_000_000_000_000)
 
 func sample() task.Task {
 	return task.Task{
-		State: task.Dead, Collection: "customer 7", Key: "order-12", Due: now.Add(-2 * time.Hour), Created: now.Add(-3 * time.Hour),
+		ID: task.ID{1, 2, 3, 4, 5, 6}, State: task.Dead, Collection: "customer 7", Key: "order-12", Due: now.Add(-2 * time.Hour), Created: now.Add(-3 * time.Hour),
 		Ended: now.Add(-time.Hour), Attempt: 5, Tags: []task.Tag{{Name: "region", Value: "eu"}},
 		History: []task.Attempt{{Worker: "w1", Error: "no route"}, {Worker: "w2", Error: `dial: i/o "timeout"`}},
 	}
@@ -64,6 +64,13 @@ func TestWhatMatches(t *testing.T) {
 		"worker=w1":                        true,
 		"worker!=w2":                       false,
 		"worker=w3":                        false,
+		"any~eu":                           true,
+		"any~region":                       false,
+		"any~timeout and any~order-12":     true,
+		"any~'customer 7' and any=mail":    true,
+		"any~^k3AQIDBAUG":                  true,
+		"any~^k1AQIDBAUH":                  false,
+		"not any~route":                    true,
 		"attempts>=5":                      true,
 		"attempts<5":                       false,
 		"attempts in (1, 5)":               true,

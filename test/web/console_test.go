@@ -67,6 +67,9 @@ func TestEveryPage(t *testing.T) {
 			if headings != 1 || wide > 0 {
 				t.Errorf("%s: %d headings, and %d pixels wider than the window", where, headings, wide)
 			}
+			if b.eval(`Math.max(0, ...[...document.querySelectorAll('.scroll:has(.tasks)')].map((box) => box.scrollWidth - box.clientWidth))`, &wide); wide > 0 && look.width == 1280 {
+				t.Errorf("%s: the list of tasks is %d pixels wider than its box", where, wide)
+			}
 			b.accessible(where)
 			b.picture(p.name + "-" + look.name)
 			b.fine(where)
