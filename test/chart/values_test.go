@@ -67,7 +67,8 @@ const (
 	tableBegin = "<!-- values: go test ./test/chart -run TestReadme -update -->\n"
 	tableEnd   = "<!-- values end -->"
 
-	hscRow = "| `hsc.…` | | as `inbound.…`, for the pods that workers talk to |\n" // in place of the same rows once more
+	// otherPods is in place of the rows of scheduler once more, and again.
+	otherPods = "| `inbound.…`, `hsc.…` | | with layout `split`: as `scheduler.…`, without `autoscaling.scheduleLagSeconds`, `autoscaling.due5mTasksPerPod`, `autoscaling.externalMetricLabels` and `autoscaling.keda.…` |\n"
 )
 
 // TestReadme holds the README's table to values.yaml.
@@ -75,19 +76,21 @@ func TestReadme(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
 	table.WriteString(tableBegin + "\n| value | default | |\n|---|---|---|\n")
-	groups := map[string]string{}
+	scheduler := map[string]string{}
 	for _, v := range presets(t) {
-		name, group, _ := strings.Cut(strings.Join(v.path, "."), ".")
-		cells := fmt.Sprintf("` | `%s` | %s |\n", v.preset, strings.ReplaceAll(v.comment, "|", `\|`))
-		groups[name] += group + cells
-		if name != "hsc" {
-			table.WriteString("| `" + strings.Join(v.path, ".") + cells)
-		} else if !strings.Contains(table.String(), hscRow) {
-			table.WriteString(hscRow)
+		switch group, name := v.path[0], strings.Join(v.path[1:], "."); group {
+		case "scheduler":
+			scheduler[name] = v.preset
+		case "inbound", "hsc":
+			if v.preset != scheduler[name] {
+				t.Errorf("values.yaml: %s.%s is not that of scheduler, as the README says", group, name)
+			}
+			if group+name == "inboundreplicas" {
+				table.WriteString(otherPods)
+			}
+			continue
 		}
-	}
-	if groups["hsc"] != groups["inbound"] {
-		t.Error("values.yaml: hsc differs from inbound, and the README says that it is the same")
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", strings.Join(v.path, "."), v.preset, strings.ReplaceAll(v.comment, "|", `\|`))
 	}
 	table.WriteString("\n" + tableEnd)
 	path := filepath.Join(Dir, "README.md")
