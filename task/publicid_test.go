@@ -32,6 +32,23 @@ func TestTheIDInAPublicID(t *testing.T) {
 	}
 }
 
+// What is shorter than an id of its form, and has no other characters, may be the beginning of one.
+func TestTheBeginningOfAPublicID(t *testing.T) {
+	t.Parallel()
+	for _, id := range peeked[:2] {
+		for n := range len(id) + 1 {
+			if got, want := task.IsShortened(id[:n]), n > 1 && n < len(id); got != want {
+				t.Errorf("%d characters of %s: %v", n, id, got)
+			}
+		}
+	}
+	for _, text := range []string{"", "k", "k4AZLwwSo7f", "q1AZLwwSo7f", "k1AZLwwSo7f ", "k1AZLwwSo7é", "k1AZ+/", "order-17"} {
+		if task.IsShortened(text) {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 func FuzzPeekID(f *testing.F) {
 	for _, text := range peeked {
 		f.Add(text)

@@ -159,6 +159,24 @@ func decodeToken(prefix, text string) (raw []byte, ok bool) {
 	return raw, err == nil && len(raw) >= tokenMACBytes
 }
 
+// idChars are the characters of public ids.
+const idChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// IsShortened reports whether a text may be the beginning of a public id that servers make, and not the whole of it.
+func IsShortened(text string) bool {
+	whole := tokenBodyBytes + tokenMACBytes
+	switch text[:min(len(text), len(tokenPrefix))] {
+	case tokenPrefix:
+	case tokenPrefixNumber:
+		whole++
+	case tokenPrefixLife:
+		whole += tokenLifeBytes + 1
+	default:
+		return false
+	}
+	return len(text) < len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(whole) && strings.Trim(text, idChars) == ""
+}
+
 // PeekID returns the id of the task that a public id names. It has no key, and so cannot tell a forged public id. It returns
 // ErrBadID for forms that it does not know. The task's id is first in the body; in the form q2 the number of a key, the
 // length of a sender's name and the name come before, and the id is one of that sender's.

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
@@ -22,10 +24,14 @@ func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1conne
 // GetChain needs read on the first task of the chain. Of others that the caller may not read it says only
 // that they are there.
 func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
-	if err := s.allowNamed(ctx, actReadChain, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}, access.Read); err != nil {
+	of, err := s.whole(ctx, &kinesinv1.GetRequest{Ids: []string{r.GetId()}})
+	if err == nil {
+		err = s.allowNamed(ctx, actReadChain, of, access.Read)
+	}
+	if err != nil {
 		return nil, err
 	}
-	response, err := s.next.GetChain(ctx, r)
+	response, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: of.GetIds()[0]})
 	if err == nil {
 		err = s.check(ctx, actReadChain, response.GetRoot(), errNoTask, access.Read)
 	}
@@ -60,9 +66,15 @@ func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReque
 		return s.next.ControlChain(ctx, r) // which refuses it
 	}
 	c, action := access.From(ctx), "chain."+r.GetAction()
-	if err := s.allowNamed(ctx, action, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}, verb); err != nil {
+	of, err := s.whole(ctx, &kinesinv1.GetRequest{Ids: []string{r.GetId()}})
+	if err == nil {
+		err = s.allowNamed(ctx, action, of, verb)
+	}
+	if err != nil {
 		return nil, err
 	}
+	r = proto.CloneOf(r)
+	r.Id = of.GetIds()[0]
 	shown, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: r.GetId()})
 	if err == nil {
 		err = s.check(ctx, action, shown.GetRoot(), errNoTask, verb)

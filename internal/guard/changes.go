@@ -73,7 +73,7 @@ func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesin
 	for _, u := range r.GetUpdates() {
 		one, err := s.change(ctx, actUpdate, updated{u}, func(p permitted) (*kinesinv1.ChangeResponse, error) {
 			next := proto.CloneOf(u)
-			if p.refused != nil {
+			if len(p.ids) > 0 {
 				next.Id, next.Key = p.ids[0], nil // the task that was read, whatever becomes of its key meanwhile
 			}
 			return s.next.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{next}})

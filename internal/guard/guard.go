@@ -25,12 +25,28 @@ type Guard struct {
 	// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for one that was not
 	// issued here.
 	LambdaOf func(ctx context.Context, id string) (string, error)
+	// WholeIDs returns ids with each beginning of one replaced by the id of the only task that it fits, of those that the
+	// caller may read. nil: no call may shorten an id.
+	WholeIDs func(ctx context.Context, ids []string) ([]string, error)
 	// Where returns the lambdas of which a filter may select tasks; an error for one that cannot be read.
 	Where func(expression string) (lambdas []string, err error)
 	// Audit is nil where nothing is recorded.
 	Audit *audit.Log
 
 	waits waits
+}
+
+// whole returns a request that names the same tasks by their whole ids. All calls that name tasks begin with it, so
+// that what is allowed and recorded is about the tasks that are meant.
+func (g *Guard) whole(ctx context.Context, r named) (*kinesinv1.GetRequest, error) {
+	ids := r.GetIds()
+	if g.WholeIDs != nil {
+		var err error
+		if ids, err = g.WholeIDs(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
+	return &kinesinv1.GetRequest{Ids: ids, Keys: r.GetKeys()}, nil
 }
 
 // object is what a caller acts on: a task, or what tasks come from or belong to, such as a cron or a group. It

@@ -65,6 +65,10 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 	if r.GetWithPayload() {
 		return s.getPayloads(ctx, r)
 	}
+	r, err := s.whole(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.allowNamed(ctx, actRead, r, access.Read); err != nil {
 		return nil, err
 	}
@@ -200,14 +204,18 @@ func (p *permitted) refuse(f func(i int, name string, problem *kinesinv1.Problem
 
 // permit finds out on which of the named tasks the caller has verbs. Unless the caller may do everything, the
 // tasks are read before: an id does not tell the collection, which never changes.
-func (s tasks) permit(ctx context.Context, action string, r named, verbs ...access.Verb) (permitted, error) {
+func (s tasks) permit(ctx context.Context, action string, request named, verbs ...access.Verb) (permitted, error) {
+	r, err := s.whole(ctx, request)
+	if err != nil {
+		return permitted{}, err
+	}
 	if err := s.allowNamed(ctx, action, r, verbs...); err != nil {
 		return permitted{}, err
 	}
 	if !slices.ContainsFunc(verbs, func(v access.Verb) bool { return !access.From(ctx).Grants.AllowAll(v) }) {
 		return permitted{ids: r.GetIds(), keys: r.GetKeys()}, nil
 	}
-	read, err := s.next.Get(ctx, &kinesinv1.GetRequest{Ids: r.GetIds(), Keys: r.GetKeys()})
+	read, err := s.next.Get(ctx, r)
 	if err != nil {
 		return permitted{}, err
 	}

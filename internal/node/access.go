@@ -18,7 +18,7 @@ import (
 
 // newGuard makes what checks and records calls. It comes after the intake, which reads the ids of tasks.
 func (n *Node) newGuard(c *Config) *guard.Guard {
-	g := &guard.Guard{LambdaOf: n.intake.LambdaOf, Where: n.where}
+	g := &guard.Guard{LambdaOf: n.intake.LambdaOf, WholeIDs: n.wholeIDs, Where: n.where}
 	if c.Audit != nil {
 		n.audit = audit.New(audit.Config{
 			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Pages: n.keyring.Pages(), Keep: c.Audit.Keep,
@@ -27,6 +27,11 @@ func (n *Node) newGuard(c *Config) *guard.Guard {
 		g.Audit = n.audit
 	}
 	return g
+}
+
+// wholeIDs comes before the inbound role, which reads tasks.
+func (n *Node) wholeIDs(ctx context.Context, ids []string) ([]string, error) {
+	return n.inbound.WholeIDs(ctx, ids)
 }
 
 // where returns the lambdas of which a filter may select tasks.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -34,6 +35,7 @@ order everywhere, at a price: for -created the server reads all tasks of the set
 those of the lambdas. It refuses to read more than --max-examined rows for that.
 
 States: %v.
+On a terminal, ids are shortened to what every command takes for them; -o wide, -o name and -o json have whole ones.
 With -o json, an object with the tasks as get prints them.`, task.States()),
 		Example: `  kinesin list greet
   kinesin list --where 'error~"timeout"' --order -ended
@@ -87,6 +89,9 @@ func (a *app) list(ctx context.Context, c *calls, request *kinesinv1.ListRequest
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
+		if a.output == formatText && isTerminal(a.stdout) {
+			shortenIDs(page.GetTasks())
+		}
 		for _, t := range page.GetTasks() {
 			if err := row(t); err != nil {
 				return err
@@ -102,6 +107,18 @@ func (a *app) list(ctx context.Context, c *calls, request *kinesinv1.ListRequest
 			err = array.end(strings.TrimPrefix(string(rest), `{"tasks":[]`))
 		}
 		return errors.Join(err, out.Flush())
+	}
+}
+
+// shortenIDs leaves as much of ids as people need to name one of the tasks.
+func shortenIDs(tasks []*kinesinv1.Task) {
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.GetId()
+	}
+	chars := api.ShortIDChars(ids)
+	for _, t := range tasks {
+		t.Id = api.ShortID(t.GetId(), chars)
 	}
 }
 

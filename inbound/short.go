@@ -1,0 +1,110 @@
+package inbound
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// shortFormChars is the form in front of an id, and shortHeadChars what follows of its first characters at
+	// least: the millisecond in which the task was made, or 48 bits of the hash of its key.
+	shortFormChars = 2
+	shortHeadChars = api.ShortIDCharsMin - shortFormChars
+	// shortRowsMax bounds the rows that are read to find which ids begin so, which takes about two seconds; where each
+	// row that is read costs money, shortRowsMetered does.
+	shortRowsMax     = 1_000_000
+	shortRowsMetered = setRowsPage
+	// candidatesShown is how many ids a refusal lists that begin the same way.
+	candidatesShown = 5
+)
+
+// WholeIDs returns ids with each beginning of one replaced by the id of the only task that it fits, of those that the
+// caller may read. A beginning that fits none stays as it is, and so is the id of no task. It refuses one that fits
+// several.
+//
+// No store has an order of ids: a task that was not dispatched is found by its partition and due time alone. So all
+// tasks that the caller may read are looked at, up to a bound, once for all ids of a call.
+func (in *Inbound) WholeIDs(ctx context.Context, ids []string) ([]string, error) {
+	byHead := map[string][]int{}
+	for i, id := range ids {
+		switch isShort := task.IsShortened(id); {
+		case isShort && len(id) < api.ShortIDCharsMin:
+			return nil, refusal.Invalid("id %q: want the whole id of a task, or at least its first %d characters", id, api.ShortIDCharsMin)
+		case isShort:
+			head := id[shortFormChars:api.ShortIDCharsMin]
+			byHead[head] = append(byHead[head], i)
+		}
+	}
+	if len(byHead) == 0 {
+		return ids, nil
+	}
+	fits, err := in.idsThatBegin(ctx, ids, byHead)
+	if err != nil {
+		return nil, err
+	}
+	whole := slices.Clone(ids)
+	for i, id := range ids {
+		switch found := fits[i]; len(found) {
+		case 0:
+		case 1:
+			whole[i] = found[0]
+		default:
+			more := ""
+			if len(found) > candidatesShown {
+				found, more = found[:candidatesShown], " and others"
+			}
+			return nil, refusal.Invalid("id %q: the ids of several tasks begin so: %s%s; want more of one", id, strings.Join(found, ", "), more)
+		}
+	}
+	return whole, nil
+}
+
+// idsThatBegin returns the ids of tasks that begin as some ids do, for each by its place, and one more than a refusal
+// lists at most. byHead has the places of those ids by what follows their form.
+func (in *Inbound) idsThatBegin(ctx context.Context, ids []string, byHead map[string][]int) (map[int][]string, error) {
+	leave, err := in.enterWholeSet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	of := Selection{By: access.From(ctx).Grants, Live: true, Ended: true, Only: func(t *task.Task) bool {
+		var head [shortHeadChars]byte
+		base64.RawURLEncoding.Encode(head[:], t.ID[:shortHeadChars*3/4])
+		return len(byHead[string(head[:])]) > 0
+	}}
+	most := shortRowsMax
+	if in.Store.EndedExpire() {
+		most = shortRowsMetered
+	}
+	fits, examined := map[int][]string{}, 0
+	for position, more := []byte(nil), true; more; {
+		page, err := in.Page(ctx, &of, position, setRowsRead)
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		for i := range page.Rows {
+			id := in.PublicID(&page.Rows[i])
+			for _, at := range byHead[id[shortFormChars:api.ShortIDCharsMin]] {
+				// A task that ends meanwhile is met as live and as ended.
+				if found := fits[at]; strings.HasPrefix(id, ids[at]) && len(found) <= candidatesShown && !slices.Contains(found, id) {
+					fits[at] = append(found, id)
+				}
+			}
+		}
+		examined += page.Examined
+		position, more = page.Next, len(page.Next) > 0
+		if more && examined >= most {
+			return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+				"a shortened id is looked for among at most %d tasks, and there are more: want the whole id, which `kinesin list -o wide` and -o json print, or a key", most)
+		}
+	}
+	return fits, nil
+}
