@@ -228,7 +228,7 @@ type ListQuery struct {
 	Lambda string // empty: all that the caller may read
 	State  State  // empty: all states
 	Limit  int    // most tasks to list; zero: all
-	// Where is a filter, such as `error~"timeout" and due<-1h`; docs/how-to/sets.md describes it.
+	// Where is a filter, such as `error~"timeout" and due<-1h`; docs/reference/filters.md describes it.
 	Where string
 	Order ListOrder
 	// MaxExamined is how many rows the server may read at most to find the newest tasks, of OrderNewest and
@@ -291,7 +291,7 @@ type CountResult struct {
 }
 
 // Count counts the tasks that a filter selects, such as `state=dead and due<-1h`; an empty one selects all.
-// docs/how-to/sets.md describes filters. With exact each task is counted where the server would estimate, whatever
+// docs/reference/filters.md describes filters. With exact each task is counted where the server would estimate, whatever
 // that costs. It returns ErrInvalid for a filter that cannot be read, and says where.
 func (c *Client) Count(ctx context.Context, where string, exact bool) (CountResult, error) {
 	r, err := callWithin(ctx, c, "count", max(sdkconfig.SetTimeout, c.cfg.CallTimeout), c.backend.tasks.Count, &kinesinv1.CountRequest{Where: where, Exact: exact})

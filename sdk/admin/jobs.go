@@ -25,7 +25,7 @@ const (
 // JobSpec says what a job is to do. Either Where or All has to be set, but for JobBackfill.
 type JobSpec struct {
 	Action JobAction
-	Where  string // filter; docs/how-to/sets.md
+	Where  string // filter; docs/reference/filters.md
 	All    bool   // allows an empty Where, and one that may match all tasks
 	Pace   int    // tasks a second; 0: as fast as the store allows
 
