@@ -92,7 +92,7 @@ func cronsList(b *cronsBody) g.Node {
 	}))
 	next := h.Ol(h.Class("calendar"), g.Map(b.Next, func(f fire) g.Node {
 		return g.Group{
-			g.If(f.Day != "", h.Li(h.Class("day"), text(f.Day+" (UTC)"))), h.Li(moment(f.Micros), text(" "), link(cronPath(f.Cron), f.Cron)),
+			g.If(f.Day != "", h.Li(h.Class("day"), text(f.Day+" (UTC)"))), h.Li(moment(f.Micros, asClock()), text(" "), link(cronPath(f.Cron), f.Cron)),
 		}
 	}))
 	return h.Div(
@@ -104,7 +104,7 @@ func cronsList(b *cronsBody) g.Node {
 // previewPart shows when a schedule would fire.
 func previewPart(b *previewBody) g.Node {
 	times := func(all []nominal) g.Node {
-		return h.Ol(h.Class("calendar"), g.Map(all, func(n nominal) g.Node { return h.Li(moment(n.Micros), text(" "), note(text(n.Local))) }))
+		return h.Ol(h.Class("calendar"), g.Map(all, func(n nominal) g.Node { return h.Li(moment(n.Micros, asClock()), text(" "), note(text(n.Local))) }))
 	}
 	switch {
 	case b.Problem != "":
@@ -114,7 +114,7 @@ func previewPart(b *previewBody) g.Node {
 	}
 	return g.Group{
 		meta(text("It would fire:")), times(b.Times),
-		g.If(b.Change != 0, g.Group{meta(text("Around the change of clocks at "), moment(b.Change), text(":")), times(b.Around)}),
+		g.If(b.Change != 0, g.Group{meta(text("Around the change of clocks at "), moment(b.Change, asClock()), text(":")), times(b.Around)}),
 	}
 }
 
@@ -209,7 +209,7 @@ func cronHistory(all []*kinesinv1.CronOccurrence) g.Node {
 		to := taskPath(o.GetId())
 		made := o.GetId() != ""
 		return h.Tr(
-			g.If(made, h.Data("href", to)), h.Td(moment(o.GetNominal())), h.Td(state(o.GetOutcome())),
+			g.If(made, h.Data("href", to)), h.Td(moment(o.GetNominal(), asClock())), h.Td(state(o.GetOutcome())),
 			either(made, tdID(to, o.GetId()), h.Td(h.Class("id"), text("–"))), h.Td(g.If(o.GetState() != "", state(o.GetState()))),
 			tdNumber(orDash(o.GetLate() != 0, microsText(o.GetLate()))), tdText(text(o.GetReason())),
 		)

@@ -96,23 +96,26 @@ func current(is bool) g.Node { return g.If(is, h.Aria("current", "true")) }
 
 const timeFormat = "2006-01-02 15:04:05.000"
 
-// moment shows an instant in microseconds; the script of the page adds the zone of the viewer.
-func moment(micros int64) g.Node {
+// moment shows an instant in microseconds; the script of the page shows how long ago it is.
+func moment(micros int64, attributes ...g.Node) g.Node {
 	if micros == 0 {
 		return h.Span(h.Class("none"), text("–"))
 	}
-	return at(time.UnixMicro(micros))
+	return at(time.UnixMicro(micros), attributes...)
 }
 
+// asClock has a time shown as clocks do, in the zone of the viewer, where how far it is away says too little.
+func asClock() g.Node { return h.Class("clock") }
+
 // at shows a time.
-func at(t time.Time) g.Node {
+func at(t time.Time, attributes ...g.Node) g.Node {
 	t = t.UTC()
-	return h.Time(h.DateTime(t.Format("2006-01-02T15:04:05.000Z")), text(t.Format(timeFormat)+" UTC"))
+	return h.Time(h.DateTime(t.Format("2006-01-02T15:04:05.000Z")), g.Group(attributes), text(t.Format(timeFormat)+" UTC"))
 }
 
 // calendar lists instants in microseconds.
 func calendar(micros []int64) g.Node {
-	return h.Ol(h.Class("calendar"), g.Map(micros, func(m int64) g.Node { return h.Li(moment(m)) }))
+	return h.Ol(h.Class("calendar"), g.Map(micros, func(m int64) g.Node { return h.Li(moment(m, asClock())) }))
 }
 
 // section returns a part of a page under a heading.

@@ -59,7 +59,7 @@ func fullPage(p *page, main g.Node) g.Node {
 			menu(p),
 			h.Div(
 				h.Class("who"), g.If(p.ReadOnly, badge("calm", "read-only")),
-				button("UTC", h.Type("button"), h.Class("quiet"), h.ID("zone"), g.Attr("hidden"), titled("Show times in your zone or in UTC")),
+				button("UTC", h.Type("button"), h.Class("quiet"), h.ID("zone"), g.Attr("hidden"), titled("Show how long ago times are, or times in your zone, or in UTC")),
 				button("?", h.Type("button"), h.Class("quiet"), h.ID("keys"), g.Attr("hidden"), labelled("Keyboard shortcuts")),
 				viewer(p),
 			),

@@ -211,7 +211,7 @@ func duePage(b *dueBody) g.Node {
 		meta(
 			text("Counted at "), at(b.At), text(" from what is stored."),
 			g.If(!b.Until.IsZero(), g.Group{
-				text(" All tasks are counted until "), at(b.Until), text("; from then on there are at least so many (≥). "),
+				text(" All tasks are counted until "), at(b.Until, asClock()), text("; from then on there are at least so many (≥). "),
 				code("serve --console-forecast-rows"), text(" has more of them counted."),
 			}),
 			g.If(b.Metered, text(" Read every ten minutes: this store bills reads.")),
@@ -222,7 +222,7 @@ func duePage(b *dueBody) g.Node {
 				return g.Group{lambdaLink(of.Lambda), text(" " + either(of.Most, "≥", "") + number(of.Due))}
 			}))
 			return row(
-				tasks, h.Td(at(half.From)),
+				tasks, h.Td(at(half.From, asClock())),
 				h.Td(h.Class("n"), link(tasks, half.due()), g.If(half.Error != 0, g.Group{text(" "), note(text("± " + number(half.Error)))})),
 				h.Td(bar(barPart("busy", 0, 6, half.Due*whole/max(1, b.Largest), 28))),
 				tdText(g.If(len(lambdas) == 0, text("–")), lambdas, g.If(half.More > 0, g.Group{text(", "), note(text("and " + numberOf(half.More, "other", "others")))})),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -92,19 +93,40 @@ func actOnJob(c *call) error {
 	return c.goTo(jobPath(id), "changed")
 }
 
-const auditShown = 200
+const (
+	auditShown = 200 // on a page, or with a filter a little more
+	// With a filter, records are looked through in parts of auditPart, at most auditPartsMax of them.
+	auditPart, auditPartsMax = 1000, 10
+)
 
 type auditBody struct {
-	Records []*kinesinv1.AuditRecord
-	Since   string
-	Next    string
-	First   bool // this is the first page
-	Times   []string
+	Records      []*kinesinv1.AuditRecord
+	Since        string
+	Who, Did, To string // what the fields contain, in any case
+	Next         string
+	First        bool // this is the first page
+	Times        []string
+}
+
+// path returns the path of the page, for a time and from a cursor on.
+func (b *auditBody) path(since, after string) string {
+	return withQuery(Prefix+"audit", "since", since, "who", b.Who, "did", b.Did, "to", b.To, "after", after)
+}
+
+func (b *auditBody) isFiltered() bool { return b.Who+b.Did+b.To != "" }
+
+// shows reports whether a record is what the page is to show.
+func (b *auditBody) shows(r *kinesinv1.AuditRecord) bool {
+	contains := func(text, part string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(part)) }
+	return contains(r.GetIdentity(), b.Who) && contains(r.GetAction(), b.Did) && contains(r.GetTarget(), b.To)
 }
 
 // showAudit lists who did what since the time that is asked for, newest first.
 func showAudit(c *call) error {
-	b := &auditBody{Since: c.field("since"), First: c.field("after") == "", Times: []string{"1h", "24h", "7d", "30d"}}
+	b := &auditBody{
+		Since: c.field("since"), Who: c.field("who"), Did: c.field("did"), To: c.field("to"), First: c.field("after") == "",
+		Times: []string{"1h", "24h", "7d", "30d"},
+	}
 	if b.Since == "" {
 		b.Since = "24h"
 	}
@@ -115,13 +137,24 @@ func showAudit(c *call) error {
 	if !c.seesAudit() {
 		return problemError{problem{403, "Permission denied", c.caller.Denied(access.Admin, "").Error() + ".", "The audit log is for administrators of the whole installation."}}
 	}
-	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{Since: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after"), NewestFirst: true})
-	if err != nil {
-		return err
+	request := &kinesinv1.ListAuditRequest{Since: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after"), NewestFirst: true}
+	if b.isFiltered() {
+		request.Limit = auditPart
 	}
-	b.Records = response.GetRecords()
-	if next := response.GetNext(); next != "" {
-		b.Next = withQuery(Prefix+"audit", "since", b.Since, "after", next)
+	for part := 0; part == 0 || part < auditPartsMax && request.After != "" && len(b.Records) < auditShown && b.isFiltered(); part++ {
+		response, err := c.Access.ListAudit(c.r.Context(), request)
+		if err != nil {
+			return err
+		}
+		for _, r := range response.GetRecords() {
+			if b.shows(r) {
+				b.Records = append(b.Records, r)
+			}
+		}
+		request.After = response.GetNext()
+	}
+	if request.After != "" {
+		b.Next = b.path(b.Since, request.After)
 	}
 	return c.show("Audit", Prefix+"audit", auditPage(b))
 }

@@ -165,29 +165,29 @@ func jobLive(b *jobBody) g.Node {
 }
 
 func auditPage(b *auditBody) g.Node {
-	since := withQuery(Prefix+"audit", "since", b.Since)
+	pages := h.Nav(h.Class("pages"), labelled("Pages"), g.If(!b.First, link(b.path(b.Since, ""), "Newest records")), nextPage(b.Next, "Earlier records"))
 	heads := g.Group{th("When"), th("Who"), th("From"), th("Did"), th("To"), th("Outcome"), thNumber("Times"), th("Change")}
-	records := g.Group{
-		list(heads, g.Map(b.Records, func(r *kinesinv1.AuditRecord) g.Node {
-			return h.Tr(
-				h.Td(moment(r.GetAt())), td(r.GetIdentity()), td(r.GetFrom()), td(r.GetAction()), tdText(text(short(r.GetTarget()))),
-				tdText(state(r.GetOutcome())), tdNumber(strconv.Itoa(int(max(1, r.GetCount())))), tdText(auditChange(r)),
-			)
-		})),
-		h.Nav(h.Class("pages"), labelled("Pages"), g.If(!b.First, link(since, "Newest records")), nextPage(b.Next, "Earlier records")),
-	}
-	if len(b.Records) == 0 {
-		records = g.Group{empty(
+	records := list(heads, g.Map(b.Records, func(r *kinesinv1.AuditRecord) g.Node {
+		return h.Tr(
+			h.Td(moment(r.GetAt())), td(r.GetIdentity()), td(r.GetFrom()), td(r.GetAction()), tdText(text(short(r.GetTarget()))),
+			tdText(state(r.GetOutcome())), tdNumber(strconv.Itoa(int(max(1, r.GetCount())))), tdText(auditChange(r)),
+		)
+	}))
+	switch {
+	case len(b.Records) == 0 && b.isFiltered():
+		records = empty(h.P(text(either(b.Next == "", "Nothing of that was recorded in this time.", "Nothing of that is among the records that were looked through."))))
+	case len(b.Records) == 0:
+		records = empty(
 			h.P(text("Nothing was recorded in this time.")),
 			h.P(text("The audit log records changes, refusals and reads of payloads, with the name of who made them.")),
-		)}
+		)
 	}
+	part := func(id, label, value string) g.Node { return field(id, label, h.Value(value), unaided()) }
 	return g.Group{
 		h.H1(text("Audit")),
-		quickLinks("Time", g.Map(b.Times, func(t string) g.Node {
-			return link(withQuery(Prefix+"audit", "since", t), "Last "+t, current(t == b.Since))
-		})),
-		meta(text("Newest first.")), records,
+		filter(Prefix+"audit", hidden("since", b.Since), part("who", "Who", b.Who), part("did", "Did", b.Did), part("to", "To", b.To), primary("Show")),
+		quickLinks("Time", g.Map(b.Times, func(t string) g.Node { return link(b.path(t, ""), "Last "+t, current(t == b.Since)) })),
+		meta(text("Newest first.")), records, g.If(len(b.Records) > 0 || b.Next != "", pages),
 	}
 }
 

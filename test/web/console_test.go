@@ -190,6 +190,16 @@ func TestKeys(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible("#help"), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("k"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".timeline"))
 	var zone string
 	b.do(chromedp.Text("#zone", &zone))
+	if zone != "ago" {
+		t.Errorf("times are in %s", zone)
+	}
+	b.has(" ago")
+	var title string
+	b.eval(`document.querySelector('main time').title`, &title)
+	if !strings.Contains(title, "Europe/Berlin\n") || !strings.HasSuffix(title, " UTC") {
+		t.Errorf("the title of a time is %q", title)
+	}
+	b.do(chromedp.Click("#zone"), chromedp.Text("#zone", &zone))
 	if zone != "Europe/Berlin" {
 		t.Errorf("times are in %s", zone)
 	}

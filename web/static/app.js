@@ -8,32 +8,48 @@
 		set: (name, value) => { try { localStorage.setItem(name, value); } catch { /* private windows have none */ } },
 	};
 
-	// Times. Each shows one zone and has the other in its title.
+	// Times. Each shows how long ago it is, with the instant in its title, or what clocks show in one of two zones.
 	const own = Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
 	const format = (zone) => new Intl.DateTimeFormat('sv-SE', {
 		timeZone: zone, year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3,
 	});
 	const inOwn = format(own), inUTC = format('UTC');
 	const text = (f, date) => f.format(date).replace(',', '.');
-	let utc = stored.get('kinesin-zone') === 'UTC';
+	// Unit by unit: the seconds of it, and from how many seconds on it is used.
+	const units = [[31536000, 'y', 63072000], [86400, 'd', 172800], [3600, 'h', 5400], [60, 'min', 60], [1, 's', 1]];
+	const ago = (date) => {
+		const seconds = (Date.now() - date) / 1e3, long = Math.abs(seconds);
+		const [length, unit] = units.find(([, , from]) => long >= from) || [];
+		if (!unit) return 'now';
+		const span = `${Math.floor(long / length)} ${unit}`;
+		return seconds > 0 ? `${span} ago` : `in ${span}`;
+	};
+	const modes = { ago: 'ago', own, UTC: 'UTC' };
+	let mode = stored.get('kinesin-times');
+	if (!(mode in modes)) mode = 'ago';
+	let utc = mode === 'UTC';
 	const showTimes = (within) => {
 		for (const e of within.querySelectorAll('time[datetime]')) {
 			const date = new Date(e.dateTime);
 			if (Number.isNaN(date.getTime())) continue;
 			const here = `${text(inOwn, date)} ${own}`, there = `${text(inUTC, date)} UTC`;
-			e.textContent = utc ? there : text(inOwn, date);
+			const shown = { ago: ago(date), own: text(inOwn, date), UTC: there }[mode === 'ago' && e.classList.contains('clock') ? 'own' : mode];
+			if (e.textContent !== shown) e.textContent = shown;
 			e.classList.toggle('own', !utc);
 			e.title = utc ? here : `${here}\n${there}`;
 		}
 	};
+	setInterval(() => { if (mode === 'ago' && !document.hidden) showTimes(document); }, 5000);
 	const zone = byId('zone');
-	const nameZone = () => { zone.textContent = utc ? 'UTC' : own; };
+	const nameZone = () => { zone.textContent = modes[mode]; document.documentElement.classList.toggle('clocks', mode !== 'ago'); };
 	if (zone) {
 		zone.hidden = false;
 		nameZone();
 		zone.addEventListener('click', () => {
-			utc = !utc;
-			stored.set('kinesin-zone', utc ? 'UTC' : 'own');
+			const all = Object.keys(modes);
+			mode = all[(all.indexOf(mode) + 1) % all.length];
+			utc = mode === 'UTC';
+			stored.set('kinesin-times', mode);
 			nameZone();
 			showTimes(document);
 			for (const plot of plots) { plot.draw(); plot.tellUntil(); }
