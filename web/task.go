@@ -24,7 +24,6 @@ type taskBody struct {
 	Payload  *content
 	Result   *content
 	Sees     bool // payloads
-	Asked    bool // the payload is shown
 	Ended    bool
 	Running  bool
 	Cancel   bool // what may be done
@@ -71,15 +70,24 @@ func (c *call) task(withPayload bool) (*kinesinv1.Task, error) {
 	return only(response)
 }
 
-// showTask shows the life of a task. Its payload is read, which the audit log notes, only when it is asked
-// for.
+// payloadAtOnceMax bounds the payload that the page of a task shows before it is asked for it, in bytes.
+const payloadAtOnceMax = 32 << 10
+
+// showTask shows the life of a task. The audit log notes who reads its payload: whoever may, or, of a large one, whoever
+// asks for it.
 func showTask(c *call) error {
-	asked := c.field("payload") != ""
-	t, err := c.task(asked)
+	t, err := c.task(false)
 	if err != nil {
 		return err
 	}
-	b := &taskBody{Task: t, Now: c.now(), Asked: asked, Sees: c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())}
+	sees := c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())
+	shows := c.field("payload") != "" || sees && t.GetPayloadBytes() <= payloadAtOnceMax
+	if shows {
+		if t, err = c.task(true); err != nil {
+			return err
+		}
+	}
+	b := &taskBody{Task: t, Now: c.now(), Sees: sees}
 	b.Ended, b.Running = slices.Contains(endStates, t.GetState()), slices.Contains(runningStates, t.GetState())
 	b.Wait, b.Trace, b.Related = c.waitOf(t, b.Running, b.Ended), c.traceURL(t), c.relatedOf(t)
 	b.Steps, b.Tries = stepsOf(t, b.Now), triesOf(t, b.Now)
@@ -94,7 +102,7 @@ func showTask(c *call) error {
 	b.Cancel = !b.Ended && c.mayIn(access.Cancel, t.GetLambda(), t.GetCollection())
 	b.Move = !b.Ended && !b.Running && c.mayIn(access.Schedule, t.GetLambda(), t.GetCollection())
 	b.Redrive = b.Ended && c.mayIn(access.Operate, t.GetLambda(), t.GetCollection())
-	if asked {
+	if shows {
 		b.Payload = contentOf(t.GetPayload())
 		const editableMax = 16 << 10
 		b.Editable = len(t.GetPayload()) <= editableMax && b.Payload.Kind != "bytes" && t.GetBlob() == nil && !strings.Contains(string(t.GetPayload()), "\r") && api.Visible(string(t.GetPayload())) == string(t.GetPayload())

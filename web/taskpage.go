@@ -215,13 +215,15 @@ func taskPayload(b *taskBody) g.Node {
 		return h.P(h.Class("none"), text(bytes+". You need the grant "), code("read-payload"), text(" to see it."))
 	case b.GetBlob() != nil:
 		return h.P(text(bytesText(b.GetBlob().GetBytes()) + ", kept as a blob by its clients."))
-	case !b.Asked:
-		return h.P(text(bytes+". "), buttonLink("?payload=show", "Show it"), text(" "), note(text("The audit log notes who reads a payload.")))
+	case b.Payload == nil:
+		return g.Group{
+			h.P(text(bytes+". "), buttonLink("?payload=show", "Show its beginning")), meta(text("All of it: "), code("kinesin get "+b.GetId()+" --payload")),
+		}
 	}
 	const unlessChanged = " Refused if anybody has changed it since this page was shown."
 	seq := strconv.FormatUint(b.GetSeq(), 10)
 	return g.Group{
-		contentShown(b.Payload),
+		contentShown(b.Payload), meta(text("The audit log notes who reads a payload.")),
 		g.If(b.Replace, wideAction(
 			"Replace…", hidden("action", "replace", "seq", seq), payloadField("New payload", 8, b.Text),
 			meta(text("The task keeps its id and its time."+unlessChanged)), primary("Replace"),

@@ -44,7 +44,10 @@ type fakes struct {
 	lists   []string            // the orders of all lists
 	waits   *kinesinv1.WaitsFor // nil: the task is dead
 	many    bool                // lists refuse a bound of what they may read
-	failing error
+
+	payloads     int   // calls that read one
+	payloadBytes int64 // size of the payload
+	failing      error
 
 	deadHour, deadDay int64
 	failed            float64 // attempts per second
@@ -62,8 +65,13 @@ func (f *fakes) task() *kinesinv1.Task {
 	return t
 }
 
-func (f *fakes) Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
-	return &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Task: f.task()}}}, f.failing
+func (f *fakes) Get(_ context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	t := f.task()
+	t.PayloadBytes = max(f.payloadBytes, t.PayloadBytes)
+	if f.payloads += either(r.GetWithPayload(), 1, 0); !r.GetWithPayload() {
+		t.Payload = nil
+	}
+	return &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Task: t}}}, f.failing
 }
 
 func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
@@ -218,6 +226,30 @@ func TestTheFirstPageSaysThatNothingHoldsTasks(t *testing.T) {
 	}
 }
 
+// A payload is shown to whoever may read it, a large one when it is asked for.
+func TestAPayloadIsShownToWhoeverMayReadIt(t *testing.T) {
+	for _, c := range []struct {
+		grant, query string
+		bytes        int64
+		shown        bool
+		says         string
+	}{
+		{"*:mail", "", 7, true, "audit log"}, {"*:mail", "", payloadAtOnceMax, true, "audit log"}, {"*:mail", "", payloadAtOnceMax + 1, false, "kinesin get mail --payload"},
+		{"*:mail", "?payload=show", payloadAtOnceMax + 1, true, "audit log"}, {"read:mail", "", 7, false, "read-payload"},
+	} {
+		k, fakes := newFakes("mail")
+		fakes.payloadBytes = c.bytes
+		grants, err := access.ParseGrants([]string{c.grant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := as(k, grants, "GET", "/ui/tasks/k1"+c.query, nil).Body.String()
+		if shown := fakes.payloads > 0; shown != c.shown || !strings.Contains(page, c.says) {
+			t.Errorf("%v: shown %v: %s", c, shown, page)
+		}
+	}
+}
+
 // Actions that one may not do are not offered.
 func TestWhatOneMayNotDoIsNotOffered(t *testing.T) {
 	k, _ := newFakes("mail")
@@ -226,7 +258,7 @@ func TestWhatOneMayNotDoIsNotOffered(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := as(k, grants, "GET", "/ui/tasks/k1", nil).Body.String()
-	for _, word := range []string{"Redrive…", "Cancel…", "Run now", "Show it"} {
+	for _, word := range []string{"Redrive…", "Cancel…", "Run now", "?payload=show"} {
 		if strings.Contains(task, word) {
 			t.Errorf("a reader is offered %q", word)
 		}
