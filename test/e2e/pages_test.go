@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// TestPages runs the commands of pages, each page on a server of its own, and compares what they print with what the page shows. A page
-// may start that server itself.
+// TestPages runs the commands of the pages on concepts and how-to, each page on a server of its own, and compares what they print with
+// what the page shows. A page may start that server itself.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	elsewhere := []string{"backup", "settings-in-a-file"} // what runs their commands: TestBackupGuide, TestTheExampleOfApply

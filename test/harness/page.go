@@ -37,7 +37,7 @@ type Page struct {
 }
 
 var (
-	pageParts  = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$|^<!-- (first|not run): (.*?) -->\n(```)?")
+	pageParts  = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$|^<!-- (first|not run): (.*?) -->\n")
 	background = regexp.MustCompile(`(?m)^kinesin (serve|worker)`)
 )
 
@@ -71,10 +71,11 @@ func RunPage(tb testing.TB, p Page) int {
 		case parts[i][0] < from: // left out
 		case comment == "first":
 			p.run(part(i, 4), false)
-		case comment != "" && part(i, 5) == "":
-			from = len(page)
 		case comment != "":
-			from = parts[i][1] + strings.Index(page[parts[i][1]:], "\n```") + 1
+			after := page[parts[i][1]:]
+			if from = len(page); strings.HasPrefix(after, "```") {
+				from -= len(after) - strings.Index(after, "\n```") - 1
+			}
 		case block == "text":
 			p.compare(body, printed)
 		case background.MatchString(body): // the last command of a block
