@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -174,9 +175,12 @@ func (s *Server) Config() Config { return s.config }
 // Calls that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
 // acknowledged.
 func (s *Server) Run(ctx context.Context) error {
-	s.config.Log.InfoContext(ctx, "serving", slog.String("version", s.config.Version), slog.String("url", s.URL()), slog.Any("roles", s.config.Roles),
-		slog.String("store", s.config.Store), slog.String("queue", s.config.Queue), slog.Bool("authenticated", s.config.isAuthenticated()),
-		slog.Bool("tls", s.config.TLSCertFile != ""), slog.Bool("traces", len(s.exports) > 0))
+	roles := strings.Join(s.config.Roles, ",")
+	if len(s.config.Roles) == len(Roles()) {
+		roles = "all"
+	}
+	s.config.Log.InfoContext(ctx, "serving", slog.String("version", s.config.Version), slog.String("url", s.URL()), slog.String("roles", roles),
+		slog.String("store", s.config.Store), slog.String("queue", s.config.Queue), slog.Bool("authenticated", s.config.isAuthenticated()), slog.Bool("traces", len(s.exports) > 0)) // the URL says whether by TLS
 	defer s.tellManager(ctx)()
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -679,7 +680,8 @@ func TestWorkerCommand(t *testing.T) {
 	runtest.Eventually(t, 10*time.Second, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
 	stop()
 	working.Wait()
-	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 || strings.Count(o.stderr, "kinesin: registered for a at "+s.url+"\n") != 1 {
+	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 || strings.Count(o.stderr, "kinesin: registered for a at "+s.url+"\n") != 1 ||
+		!regexp.MustCompile(`kinesin: stopped: (\d+ cancelled, )?1 fatal_failure, \d+ retriable_failure, 2 success; what waits starts when a worker for a runs again\n$`).MatchString(o.stderr) {
 		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
 	}
 }
@@ -762,11 +764,12 @@ func TestServeSaysWhereEverythingIs(t *testing.T) {
 	defer stop()
 	data := filepath.Join(t.TempDir(), "data")
 	r, w := io.Pipe()
+	var stderr runtest.Text
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, cli.Process{
 			Args: []string{"serve", "--listen", "127.0.0.1:0", "-o", "json"}, Env: []string{"KINESIN_DATA=" + data},
-			Stdin: strings.NewReader(""), Stdout: w, Stderr: t.Output(),
+			Stdin: strings.NewReader(""), Stdout: w, Stderr: &stderr,
 		})
 		_ = w.Close()
 	}()
@@ -778,10 +781,20 @@ func TestServeSaysWhereEverythingIs(t *testing.T) {
 		t.Errorf("%v: %+v", err, where)
 	}
 	s := &site{t, where.URL}
-	s.must("lambda", "list")
+	s.must("lambda", "create", "greet", "--max-attempts", "3") // which has an audit record
 	stop()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit %d", code)
+	}
+	text := stderr.String()
+	if !strings.HasSuffix(text, "kinesin: stopped: all tasks are kept in "+data+", and the same command goes on with them\n") ||
+		!strings.Contains(text, "msg=serving") || strings.Contains(text, "audit") {
+		t.Error(text)
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 200 && !strings.Contains(line, data) {
+			t.Errorf("a line of %d bytes: %s", len(line), line)
+		}
 	}
 }
 

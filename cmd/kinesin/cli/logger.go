@@ -28,6 +28,14 @@ func (l *logFlags) logger(w io.Writer) *slog.Logger {
 	return logger
 }
 
+// sayer returns what tells people how the process stands, on stderr. With a log of JSON that is for programs, and nothing is said.
+func (l *logFlags) sayer(a *app) func(format string, args ...any) {
+	if l.format == formatJSON {
+		return func(string, ...any) {}
+	}
+	return a.note
+}
+
 // controlled also returns what changes the levels.
 func (l *logFlags) controlled(w io.Writer) (*slog.Logger, *logging.Log) {
 	var level slog.Level

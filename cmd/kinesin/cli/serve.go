@@ -65,7 +65,7 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	}
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.config(a, c.Flags())) })
+		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.config(a, c.Flags()), s.log.sayer(a)) })
 	})
 }
 
@@ -228,7 +228,7 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 }
 
 // serve runs a server until a signal or the end of ctx, then drains it.
-func (a *app) serve(ctx context.Context, c server.Config) error {
+func (a *app) serve(ctx context.Context, c server.Config, say func(format string, args ...any)) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	s, err := newServer(ctx, c)
@@ -238,7 +238,22 @@ func (a *app) serve(ctx context.Context, c server.Config) error {
 	if err := a.printServer(s); err != nil {
 		return err
 	}
-	return s.Run(ctx)
+	if err := s.Run(ctx); err != nil {
+		return err
+	}
+	say("stopped: all tasks are kept in %s, and the same command goes on with them", placeOf(s.Config()))
+	return nil
+}
+
+// placeOf says where a server keeps its tasks.
+func placeOf(c server.Config) string {
+	if c.Store != server.StorePebble {
+		return "tables " + c.AWSPrefix + "-… on DynamoDB"
+	}
+	if path, err := filepath.Abs(c.DataDir); err == nil {
+		return path
+	}
+	return c.DataDir
 }
 
 // newServer opens a server.
@@ -277,13 +292,9 @@ func (a *app) printServer(s *server.Server) error {
 		URL: url, Console: s.ConsoleURL(), Metrics: url + "/metrics", Healthz: url + "/healthz", Livez: url + "/livez", Readyz: url + "/readyz",
 		Store: c.Store, Queue: c.Queue, Prefix: c.AWSPrefix, Roles: c.Roles, Version: a.version(),
 	}
-	where := "tables " + o.Prefix + "-… on DynamoDB"
+	where := placeOf(c)
 	if c.Store == server.StorePebble {
-		var err error
-		if o.Data, err = filepath.Abs(c.DataDir); err != nil {
-			o.Data = c.DataDir
-		}
-		where = o.Data
+		o.Data = where
 	}
 	if a.json() {
 		return printJSON(a.Stdout, o)

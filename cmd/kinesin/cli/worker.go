@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -175,16 +177,8 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (e
 	if err != nil {
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
-	err = runCommands(ctx, k, a.conn.Server, flags, &commands{Executor: e, outcomes: outcomes, say: a.sayer(flags)}, guard)
+	err = runCommands(ctx, k, a.conn.Server, flags, &commands{Executor: e, outcomes: outcomes, ended: map[string]int64{}, say: flags.log.sayer(a)}, guard)
 	return errors.Join(a.conn.Explain(err), guard.Close())
-}
-
-// sayer returns what tells people how the worker stands. With a log of JSON, stderr is for programs, and it says nothing.
-func (a *app) sayer(flags *workerFlags) func(format string, args ...any) {
-	if flags.log.format == formatJSON {
-		return func(string, ...any) {}
-	}
-	return a.note
 }
 
 // reachable returns the variables by which a command finds the server. The token is not among them: what a
@@ -216,6 +210,9 @@ type commands struct {
 	fail   context.CancelCauseFunc // ends the worker
 	worker atomic.Pointer[string]  // the id of the newest lease
 	broken atomic.Bool             // the stream of tasks broke, and the server has not answered since
+
+	mu    sync.Mutex
+	ended map[string]int64 // attempts, by outcome
 }
 
 // leftToOthers reports whether an attempt was stopped because its task may run elsewhere.
@@ -244,6 +241,13 @@ func (c *commands) held(worker string, lambdas []string, server string) {
 	}
 }
 
+// count counts an attempt that has ended.
+func (c *commands) count(_ *sdk.Work, o sdk.Outcome, _ time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[string(o)]++
+}
+
 func runCommands(ctx context.Context, k *sdk.Client, server string, flags *workerFlags, c *commands, guard *executor.Guard) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -256,7 +260,7 @@ func runCommands(ctx context.Context, k *sdk.Client, server string, flags *worke
 	}
 	options := []sdk.WorkerOption{
 		sdk.Slots(flags.concurrency), sdk.Version(flags.version), sdk.Lease(flags.lease),
-		sdk.Observe(sdk.Hooks{LeaseHeld: held, Broken: func(error) { c.broken.Store(true) }}),
+		sdk.Observe(sdk.Hooks{LeaseHeld: held, Broken: func(error) { c.broken.Store(true) }, Ended: c.count}),
 		sdk.Grace(flags.grace - flags.termToKill()), sdk.KillAfter(flags.termToKill() + reportWithin),
 	}
 	if flags.name != "" {
@@ -267,6 +271,9 @@ func runCommands(ctx context.Context, k *sdk.Client, server string, flags *worke
 		w.Register(name, c.handle)
 	}
 	err := w.Run(ctx)
+	if err == nil { // the worker has left, so nothing is counted any more
+		c.say("stopped: %s; what waits starts when a worker for %s runs again", cmp.Or(outcomesText(c.ended), "no task ran"), strings.Join(flags.lambdas, ", "))
+	}
 	if cause := context.Cause(ctx); errors.Is(cause, executor.ErrGuard) {
 		return errors.Join(cause, err)
 	}

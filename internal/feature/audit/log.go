@@ -242,9 +242,8 @@ func (l *Log) write(ctx context.Context, records []Record) error {
 		l.head = records[len(records)-1]
 		l.moveHead(ctx)
 	}
-	for i := range records {
-		l.Log.InfoContext(ctx, "audit", slog.Any("record", records[i]))
-		if l.Written != nil {
+	if l.Written != nil {
+		for i := range records {
 			l.Written(records[i])
 		}
 	}
