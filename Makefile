@@ -325,8 +325,8 @@ docs/metrics: ## the table of series in docs/reference/metrics.md
 	go test ./server -run TestMetricsPage -update
 
 .PHONY: docs/cli
-docs/cli: ## docs/reference/cli.md, from the help of the commands
-	go test ./cmd/kinesin/cli -run TestCommandsPage -update
+docs/cli: ## docs/reference/cli.md and configuration.md, from the help of the commands
+	go test ./cmd/kinesin/cli -run 'TestCommandsPage|TestConfigurationPage' -update
 
 .PHONY: docs/errors
 docs/errors: ## the table of docs/reference/errors.md, from the refusals in the code

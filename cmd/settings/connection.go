@@ -31,13 +31,13 @@ type Connection struct {
 
 // AddTo adds the flags of the connection, which are settings.
 func (c *Connection) AddTo(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Server, "server", ServerDefault, "base `URL` of the server, or HOST:PORT; several with commas between them are servers over one store: when one fails the next is used")
+	flags.StringVar(&c.Server, "server", ServerDefault, "`URL` or HOST:PORT of the server; several over one store with commas between them: when one fails the next is used")
 	flags.StringVar(&c.TokenFile, "token-file", "", "`FILE` whose first line is the token for the server")
-	flags.StringVar(&c.CAFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
-	flags.StringVar(&c.CertFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that shows an https server who calls")
+	flags.StringVar(&c.CAFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust, instead of this machine's")
+	flags.StringVar(&c.CertFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that tells the server who calls")
 	flags.StringVar(&c.KeyFile, "tls-client-key-file", "", "PEM `FILE` with the key of that certificate")
-	flags.StringVar(&c.PayloadKeyFile, "payload-key-file", "", "`FILE` with the keys that payloads are encrypted with, the newest first, each a line of an id and 32 bytes in base64")
-	flags.StringVar(&c.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of payloads above 262144 bytes, the same for all programs of a task")
+	flags.StringVar(&c.PayloadKeyFile, "payload-key-file", "", "`FILE` with the keys of payloads, the newest first, each a line of an id and 32 bytes in base64")
+	flags.StringVar(&c.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of payloads above 262144 bytes, the same for all")
 	names := []string{"server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file", "blobs"}
 	Mark(flags, names...)
 	for _, name := range names {

@@ -38,17 +38,17 @@ func TestGuideIsTrue(t *testing.T) {
 	}
 }
 
-// TestVariablesAreSettings looks in the reference of flags for every variable that pods have: a server says nothing of one
+// TestVariablesAreSettings looks among the settings for every variable that pods have: a server says nothing of one
 // that it does not know.
 func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "cli.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "configuration.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []string{"default", "embedded", "everything", "keda"} {
 		for _, name := range regexp.MustCompile(`\bKINESIN_[A-Z_]+\b`).FindAllString(Render(t, "kinesin", namespace, Values(s)), -1) {
-			if !strings.Contains(string(text), "("+name+")") {
+			if !strings.Contains(string(text), "`"+name+"`") {
 				t.Errorf("%s: no flag of serve is %s", s, name)
 			}
 		}

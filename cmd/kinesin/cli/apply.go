@@ -39,13 +39,13 @@ func (a *app) applyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply -f FILE [--dry-run] [--prune]",
 		Short: "Make lambdas, quotas, objectives and crons as a file declares them",
-		Long: `Compares the lambdas, quotas, objectives and crons that a YAML file declares with those of the server, and creates and updates what
-differs. It prints a line for each: + for what it creates, ~ for what it changes, with each setting, and - for what it deletes; "no
-changes" if there is nothing to do. All is compared before anything is changed. With -o json, an array, also of what is unchanged.
+		Long: `Creates and updates the lambdas, quotas, objectives and crons that a YAML file declares
+(docs/how-to/settings-in-a-file.md). It prints a line for each difference: + for what it creates, ~ for what it changes,
+- for what it deletes; "no changes" if there is none. With -o json it prints an array, also of what is unchanged.
 
-Settings that apply made or changed are managed by the file's set: the name in the file, or else that of the file without its ending.
-With --prune, those of the set that are not in the file any more are deleted; those of other sets and of none are left alone, and so are
-lambdas. Settings of another set, or registered by Terraform, are refused. docs/how-to/settings-in-a-file.md describes the file.
+What apply makes or changes belongs to the file's set: the name in the file, or else that of the file without its ending.
+--prune deletes what belongs to the set and is not in the file any more, but never a lambda. What belongs to another set or
+is registered by Terraform is refused.
 
 Exit 2 for a file that cannot be read, with the line; 1 when something is refused.`,
 		Example: `  kinesin apply -f schedules.yaml --dry-run

@@ -29,11 +29,9 @@ func (a *app) auditListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [--since D]",
 		Short: "Show who did what",
-		Long: `Shows the records of operators' acts, of changes of configuration and of refused calls, oldest first: who (identity), from where, did
-what (action) on what (target), and how it ended (outcome: ok, denied, unauthenticated, failed). Scheduling, claims and results have
-no records. Frequent calls of programs, and refusals, become one record for 10 s, with their count.
-
-With -o json each record is one line.`,
+		Long: `Lists the records of operators' acts, changes of configuration and refused calls, oldest first: who did what, on what, from
+where, and how it ended. Scheduling, claims and results have no records. Frequent calls become one record for 10 s, with
+their count. With -o json each record is one line.`,
 		Example: `  kinesin audit list --since 1h
   kinesin audit list --since 720h -o json | jq -r 'select(.outcome == "denied") | .identity' | sort | uniq -c`,
 		Args: cobra.NoArgs,
@@ -75,11 +73,9 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 	return a.calling(&cobra.Command{
 		Use:   "verify",
 		Short: "Check that no audit record of an embedded store was changed or removed",
-		Long: `Checks that each audit record that is kept follows the one before, by its hash, up to the last one that the server wrote. It cannot
-notice that the oldest are missing, nor that somebody rewrote the whole store: for that compare the head with one noted earlier, or
-with the server's log, which has the hash of each record.
-
-Exit 1 when the chain is broken; the output says where. Servers that share a store do not link their records.`,
+		Long: `Checks by their hashes that each audit record follows the one before, up to the last one. It cannot notice that the oldest
+are missing, nor that the whole store was rewritten: for that compare the head with the server's log. Servers that share a
+store do not link their records. Exit 1 when the chain is broken; the output says where.`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		c := over(k)

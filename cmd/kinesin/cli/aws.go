@@ -16,13 +16,13 @@ import (
 
 // awsPrefixFlag adds the flag for the names of tables and queues.
 func awsPrefixFlag(f *pflag.FlagSet, prefix *string) {
-	f.StringVar(prefix, "aws-prefix", "", "`PREFIX` of the names of all tables and queues: 1 to 20 characters of a-z, A-Z, 0-9, - and _")
+	f.StringVar(prefix, "aws-prefix", "", "`PREFIX` of all tables and queues, one for each installation: 1 to 20 characters of a-z, A-Z, 0-9, - and _")
 	settings.Mark(f, "aws-prefix")
 }
 
 // queuePoliciesFlag adds the flag for the policies of new queues.
 func queuePoliciesFlag(f *pflag.FlagSet, on *bool) {
-	f.BoolVar(on, "queue-policies", true, "give SQS queues without a policy one that denies requests without TLS and from other accounts")
+	f.BoolVar(on, "queue-policies", true, "give SQS queues a policy that denies requests without TLS and from other accounts")
 	settings.Mark(f, "queue-policies")
 }
 
@@ -30,8 +30,8 @@ func (a *app) awsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "aws",
 		Short: "Prepare DynamoDB and SQS",
-		Long: `Prepares AWS for 'kinesin serve --store dynamodb --queue sqs'. Region, credentials and endpoints are found as by every program with
-the AWS SDK: AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on.`,
+		Long: `Prepares AWS for 'kinesin serve --store dynamodb --queue sqs'. Region, credentials and endpoints are those of the AWS SDK:
+AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on.`,
 	}, a.awsSetupCommand())
 }
 
@@ -41,10 +41,10 @@ func (a *app) awsSetupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "setup",
 		Short: "Create tables and queues",
-		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control with their indexes and TTL, the queue PREFIX-inbound, and the
-queues of existing lambdas, and waits until they are ready. It only checks the queues of lambdas that Terraform registered. It
-never deletes anything and can be repeated: existing tables and queues stay, only attributes of queues that differ are set, and
-queues without a policy get one. If a table exists with another key, nothing is changed (exit 3).`,
+		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control, the queues PREFIX-inbound and -inbound-dlq, and the
+queues of existing lambdas, and waits until they are ready. It only checks the queues of lambdas that Terraform registered.
+It never deletes anything and may be repeated: it sets what is missing or differs. If a table exists with another key,
+nothing is changed (exit 3).`,
 		Example: `  kinesin aws setup --aws-prefix prod --dry-run
   kinesin aws setup --aws-prefix prod`,
 		Args: cobra.NoArgs,

@@ -24,14 +24,10 @@ func (a *app) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE|PLACE",
 		Short: "Back up the embedded store of a running server",
-		Long: `Makes a consistent copy of the store of a running server, with everything that was acknowledged before the command began. The
-server continues to serve. 'kinesin serve --backup-to' does it by itself, every few seconds.
-
-A PLACE is s3://BUCKET/PREFIX, a directory, or a path that ends in /. It gets one more recovery point, for which only what is new is
-sent; --keep says how long those stay. Any other path becomes one tar archive. Both have checksums, are synced, and nothing counts
-until it is complete.
-
-'kinesin restore' makes a data directory from it. For a store on DynamoDB use point-in-time recovery of its tables instead.`,
+		Long: `Makes a consistent copy of the embedded store of a running server, with everything acknowledged before the command began.
+A PLACE (s3://BUCKET/PREFIX, a directory, or a path that ends in /) gets one more recovery point, for which only what is new
+is sent. Any other path becomes one tar archive. 'kinesin serve --backup-to' backs up by itself, every few seconds. For a
+store on DynamoDB use point-in-time recovery of its tables.`,
 		Example: `  kinesin backup /backup/kinesin-$(date +%F).tar
   kinesin backup /backup/kinesin/ --server http://10.0.0.5:7070
   kinesin backup s3://backups/kinesin --keep 30d`,
@@ -142,14 +138,12 @@ func (a *app) restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore --from FILE|PLACE --data DIR",
 		Short: "Make a data directory from a backup",
-		Long: `Checks a backup and makes a data directory from it: an archive, or a recovery point of a place, which is s3://BUCKET/PREFIX or a
-directory. The data directory must be empty or not exist, and no server may use it. If the backup is damaged, nothing is restored.
+		Long: `Checks a backup, which is an archive or a recovery point of a place, and makes a data directory from it. If the backup is
+damaged, nothing is restored.
 
-The store has the state of the time of the backup: tasks that were scheduled later are unknown, and tasks that ended or were
-cancelled later are live again. Tasks that are due start as soon as a server runs on the data, even if they ran already.
-'kinesin serve --roles inbound' starts none of them, so that they can be inspected and cancelled first.
-
-To replace a lost server, whose place of backups its successor goes on with, use 'kinesin standby --promote'.`,
+The store is that of the time of the backup: later tasks are unknown, and tasks that ended later are live again. What is due
+starts as soon as a server runs on it, even if it ran before; 'kinesin serve --roles inbound' starts none, so that you can
+cancel tasks first. To replace a lost server use 'kinesin standby --promote'.`,
 		Example: `  kinesin restore --from /backup/kinesin.tar --data /var/lib/kinesin
   kinesin restore --from s3://backups/kinesin --data /var/lib/kinesin --at 2026-11-30T12:00:00Z`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -161,7 +155,7 @@ To replace a lost server, whose place of backups its successor goes on with, use
 	}
 	c.Flags().StringVar(&from, "from", "", "archive, directory or s3://BUCKET/PREFIX, `PLACE` of the backup")
 	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; must be empty or not exist")
-	c.Flags().StringVar(&asked, "at", "", "`TIME` of the state to restore: that of the newest recovery point which is not later; the newest of all when not set")
+	c.Flags().StringVar(&asked, "at", "", "`TIME`: the newest recovery point that is not later; the newest of all when not set")
 	log.level = "warn"
 	log.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {

@@ -18,8 +18,7 @@ func (a *app) chainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "chain",
 		Short: "See and change chains of tasks that follow each other",
-		Long: `A chain is a task with all that follows it: kinesin schedule --then. Its id is that of its first task; each command takes the id of
-any of its tasks.`,
+		Long:  `A chain is a task with all that follows it (docs/concepts/chains.md). Each command takes the id of any of its tasks.`,
 	},
 		a.chainGetCommand(), a.chainCancelCommand(), a.chainPauseCommand(), a.chainResumeCommand(), a.chainRedriveCommand(), a.chainExtendCommand(),
 	)
@@ -34,7 +33,7 @@ const (
 func (a *app) chainGetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Short: "Draw a chain: its tasks, their states and times, and what they wait for",
-		Long:  "Draws a chain: its tasks, their states and times, and what they wait for; with -o dot for Graphviz.",
+		Long:  "Draws a chain: its tasks, their states and times, and what they wait for; also as -o dot or -o mermaid.",
 	}
 	a.outputFlag(c.Flags(), formatDot, formatMermaid)
 	return a.chains().getCommand(a, c)
@@ -211,8 +210,8 @@ func (a *app) changingChain(c *cobra.Command, done string, request func(*kinesin
 func (a *app) chainCancelCommand() *cobra.Command {
 	return a.changingChain(&cobra.Command{
 		Use: "cancel ID", Short: "Cancel a chain; what undoes it still runs",
-		Long: `Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. Follow-ups by else and
-finally still run, those of earlier ends too: they undo what the chain has done. In a chain that is paused they wait until it is resumed.`,
+		Long: `Cancels the tasks that wait, and tells those that run to stop. Their follow-ups by else and finally still run, to undo what
+the chain has done; in a paused chain they wait until it is resumed.`,
 	}, "cancelled", nil, func(ctx context.Context, c *calls, id string) {
 		if chain, err := a.chains().get(ctx, c, id); err == nil && chain.GetState() == "paused" { // who may cancel need not be allowed to read
 			a.note("the chain is paused: what else and finally lead to starts when it is resumed (kinesin chain resume %s)", id)
@@ -222,19 +221,19 @@ finally still run, those of earlier ends too: they undo what the chain has done.
 
 func (a *app) chainPauseCommand() *cobra.Command {
 	return a.changingChain(&cobra.Command{
-		Use: "pause ID", Short: "Have no task of a chain start until it is resumed", Long: "Tasks that run go on, and tasks with a start before still expire.",
+		Use: "pause ID", Short: "Have no task of a chain start until it is resumed", Long: "Has no task of a chain start until it is resumed. Tasks that run go on, and tasks still expire.",
 	}, "paused", nil, nil)
 }
 
 func (a *app) chainResumeCommand() *cobra.Command {
-	return a.changingChain(&cobra.Command{Use: "resume ID", Short: "Undo a pause", Long: "Tasks that were due meanwhile are due now."}, "resumed", nil, nil)
+	return a.changingChain(&cobra.Command{Use: "resume ID", Short: "Undo a pause", Long: "Undoes a pause. Tasks that were due meanwhile are due now."}, "resumed", nil, nil)
 }
 
 func (a *app) chainRedriveCommand() *cobra.Command {
 	return a.changingChain(&cobra.Command{
 		Use: "redrive ID", Short: "Have a chain go on from the tasks that failed",
-		Long: `The tasks of the chain that did not succeed start anew, and their follow-ups follow the new end. Tasks that succeeded do not run
-again. Follow-ups of the failure by else or finally have run, and are not undone.`,
+		Long: `Starts the tasks anew that did not succeed; what follows them follows the new end. Tasks that succeeded do not run again.
+Follow-ups of the failure have run, and are not undone.`,
 	}, "redriven", nil, nil)
 }
 
@@ -242,7 +241,7 @@ func (a *app) chainExtendCommand() *cobra.Command {
 	var before string
 	c := a.changingChain(&cobra.Command{
 		Use: "extend ID --start-before TIME", Short: "Give the tasks of a chain that have not started more time",
-		Long: "Of tasks that are there; not of those that may follow.",
+		Long: "Gives the tasks of a chain that have not started more time, also those that follow later.",
 	}, "extended", func(r *kinesinv1.ControlChainRequest) error {
 		if before == "" {
 			return usagef("--start-before is missing: want the time by which the tasks have to start")

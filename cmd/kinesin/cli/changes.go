@@ -46,9 +46,9 @@ func (a *app) runNowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run-now ID… | --lambda L --key K",
 		Short: "Have waiting tasks start now",
-		Long: `Has tasks start now that wait for their due time or for a retry. Prints "STATE, due TIME" for each, in order.
+		Long: `Has tasks start now that wait for their due time or for a retry, and prints "STATE, due TIME" for each, in order.
 
-Exit 1 when a worker has the task, when it has ended, or when there is none with an ID.`,
+Exit 1 when a worker has a task, when it has ended, or when there is none with an ID.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
@@ -69,7 +69,8 @@ func (a *app) updateCommand() *cobra.Command {
 		Aliases: []string{"set"},
 		Use:     "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
 		Short:   "Change the payload or the settings of a waiting task",
-		Long: `Changes a task that no worker has. Settings without a flag stay as they are, and those of --reset become those of the lambda again.
+		Long: `Changes the payload or the settings of a task that no worker has. What no flag names stays; --reset takes settings back to
+those of the lambda.
 
 Exit 1 when a worker has the task, when it has ended, or when there is none with the ID.`,
 		Example: `  kinesin update k3… --payload '{"user":43}'

@@ -27,10 +27,8 @@ func (a *app) configViewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "view",
 		Short: "List all settings, their values and where they come from",
-		Long: `Lists the settings of all commands: what the environment or the configuration file sets, or else the default. Flags of a command line
-come before both. Files with secrets are named and not read.
-
-Exit 2 when the file or a value is refused.`,
+		Long: `Lists all settings, their values and where each comes from: the environment, the configuration file or the default. Files
+with secrets are named and not read. Exit 2 when the file or a value is refused.`,
 		Example: `  kinesin config view
   kinesin config view --config /etc/kinesin/kinesin.yaml -o json`,
 		Args: cobra.NoArgs,

@@ -46,9 +46,9 @@ func (a *app) costCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Compute what a load costs on DynamoDB and SQS",
-		Long: `Computes what a load costs in a month and per million tasks, from the requests of a task (docs/reference/cost.md): on demand and with
-provisioned capacity, compared with Dynein and EventBridge Scheduler. It calls no service: prices are in a file with a date and a
-source. --print-prices prints the built-in one for editing, --prices reads another one.`,
+		Long: `Computes what a load costs in a month and per million tasks, on demand and with provisioned capacity, beside EventBridge
+Scheduler (docs/reference/cost.md). It calls no service: prices come from a list, which --print-prices prints and --prices
+replaces.`,
 		Example: `  kinesin cost --mode deliver --rate 50
   kinesin cost --rate 1000 --peak-rate 3000 --payload-bytes 2000 --workers 40 -o json
   kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
@@ -67,14 +67,14 @@ func (f *costFlags) add(flags *pflag.FlagSet) {
 	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "mode of the lambda: managed or deliver")
 	flags.Var(number(&f.Rate, f.Rate), "rate", "mean tasks per second over the month")
 	flags.Var(number(&f.PeakRate, 0), "peak-rate", "tasks per second for which capacity is provisioned; the mean when not set")
-	flags.Var(number(&f.ScheduledShare, f.ScheduledShare), "scheduled", "share of tasks that wait in the store; the others are due within seconds (deliver: 15 minutes)")
+	flags.Var(number(&f.ScheduledShare, f.ScheduledShare), "scheduled", "share of tasks that wait in the store")
 	flags.Var(number(&f.KeyedShare, 0), "keyed", "share of managed scheduled tasks with an idempotency key")
-	flags.Var(number(&f.MatchedShare, 0), "matched", "share of managed dispatches that are direct hand-offs to a waiting worker, without message and claim")
+	flags.Var(number(&f.MatchedShare, 0), "matched", "share of managed tasks that go straight to a waiting worker")
 	flags.Var(number(&f.LongShare, 0), "long", "share of attempts that run for more than 200 ms")
-	flags.Var(number(&f.Retries, 0), "retries", "mean failed attempts of a managed task, each retried later than the look-ahead")
-	flags.Var(number(&f.BufferedShare, 0), bufferedFlag, "share of tasks that pass through the inbound queue, 0 if servers have none; when not set, those that wait and have no key")
+	flags.Var(number(&f.Retries, 0), "retries", "mean failed attempts of a managed task")
+	flags.Var(number(&f.BufferedShare, 0), bufferedFlag, "share of tasks that pass through the inbound queue; when not set, those that wait and have no key")
 	flags.Var(whole(&f.PayloadBytes, f.PayloadBytes), "payload-bytes", "mean size of a payload")
-	flags.Var(number(&f.TasksPerRequest, f.TasksPerRequest), "tasks-per-request", "how many tasks share an SQS request: 1 for rare tasks, 5 to 10 usually, 15 to 100 under load")
+	flags.Var(number(&f.TasksPerRequest, f.TasksPerRequest), "tasks-per-request", "how many tasks share an SQS request: 1 to 100")
 	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from scheduling to the due time")
 	flags.Var(durationValue{d: &f.Retention}, "retention", "how long ended managed tasks are kept")
 	flags.Var(whole(&f.Servers, f.Servers), "servers", "server processes")

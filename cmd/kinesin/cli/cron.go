@@ -25,8 +25,7 @@ func (a *app) cronCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cron",
 		Short: "Schedule tasks of a lambda again and again, on the clock of a zone",
-		Long: `A cron schedules a task of a lambda whenever its expression says. It has a name, and policies for clock changes, for occurrences that
-would overlap, and for those that were missed. preview tries out an expression without a server. docs/concepts/crons.md tells more.`,
+		Long:  `A cron schedules a task of a lambda whenever its expression says (docs/concepts/crons.md).`,
 	}, a.cronCreateCommand(), a.cronSetCommand(), a.cronListCommand(), a.cronPauseCommand(), a.cronRunCommand(), a.cronBackfillCommand(),
 		a.cronHistoryCommand(), a.cronPreviewCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a cron, and when it fires next"}),
@@ -37,7 +36,7 @@ would overlap, and for those that were missed. preview tries out an expression w
 		n.action(a, &cobra.Command{
 			Use:   "resume",
 			Short: "Have a cron fire again",
-			Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
+			Long:  "Ends the pause of a cron. Its catch-up policy decides about what it missed.",
 		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.Cron, error) {
 			r, err := ask(ctx, c, "resume cron", c.Crons.ResumeCron, &kinesinv1.ResumeCronRequest{Name: name})
 			return r.GetCron(), err
@@ -58,9 +57,8 @@ func (a *app) cronPreviewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preview EXPR [--zone Z] [--from T] [--count N]",
 		Short: "Print the next times at which an expression fires, across clock changes",
-		Long: `Prints the next times after --from at which an expression fires: five fields, six with seconds first, @daily and its like, "@every 90s"
-or an RRULE. Calls no server. Where a clock changes between two times, the new offset is marked. With -o json, an array of times in RFC 3339 with
-the zone's offset.`,
+		Long: `Prints the next times at which an expression fires, and marks changes of the clock: five fields, six with seconds first,
+@daily and its like, "@every 90s" or an RRULE. Calls no server. With -o json it prints an array of times.`,
 		Example: `  kinesin cron preview '30 2 * * *' --zone Europe/Berlin --from 2026-03-28T00:00:00Z
   kinesin cron preview 'H H(1-5) * * mon-fri' --name report -o json
   kinesin cron preview 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0' --zone America/New_York`,
@@ -170,9 +168,8 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backfill NAME --from T --to T [--dry-run] [--pace N] [--all] [--detach]",
 		Short: "Schedule the occurrences of a past range",
-		Long: `Schedules the occurrences of a cron with nominal times from --from on and before --to, by a job on the server. They are due now, and
-run beside each other: --overlap does not apply, --pace does. Nominal times whose occurrence ran, runs or may run yet are left alone, and
-so are those that an earlier backfill has scheduled. More than 100,000 are refused without --all, with their number. docs/concepts/crons.md tells more.`,
+		Long: `Schedules the occurrences with nominal times from --from on and before --to, by a job on the server. They are due now and run
+beside each other: --pace bounds them, --overlap does not. What ran, runs or may run yet is left alone.`,
 		Example: `  kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --dry-run
   kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --pace 5`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
@@ -180,8 +177,8 @@ so are those that an earlier backfill has scheduled. More than 100,000 are refus
 	f := c.Flags()
 	f.Var(instantValue{&from}, "from", "nominal times from this `TIME` on")
 	f.Var(instantValue{&to}, "to", "and before this `TIME`, which has passed")
-	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many nominal times there are, ten of them, and what would become of them")
-	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "schedule at most `N` tasks per second; when not set, the recovery quota of the lambda if it has one")
+	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many there are, and ten of them")
+	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "schedule at most `N` tasks per second; when not set, the recovery quota")
 	f.BoolVar(&spec.All, "all", false, "allow more than 100,000 occurrences")
 	f.BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {

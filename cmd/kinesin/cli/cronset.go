@@ -64,9 +64,9 @@ func (a *app) cronCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
 		Short: "Create a cron",
-		Long: `Creates a cron and prints it, and when it fires first on stderr: from five seconds later on. One that exists is refused (exit 1): set
-changes it, and kinesin apply creates what is missing. What its author may not have meant is noted on stderr with the next three fire times: who writes
-six fields often means five, and dialects of cron read some things differently. docs/concepts/crons.md tells what policies mean, docs/reference/expressions.md what expressions do.`,
+		Long: `Creates a cron, prints it, and says on stderr when it fires first: five seconds later at the earliest. What the author of an
+expression may not have meant, such as six fields, is noted there too. One that exists is refused (exit 1): set changes it,
+and kinesin apply creates what is missing.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
 		Args: one("NAME"),
@@ -111,8 +111,8 @@ func (a *app) cronSetCommand() *cobra.Command {
 		Use:     "set NAME [flags]",
 		Aliases: []string{"update"},
 		Short:   "Change settings of a cron",
-		Long: `Changes the given settings and prints the cron. Occurrences with nominal times within five seconds still are as before. --tag replaces
-all tags. Settings of --reset get their defaults again. The lambda is fixed at creation.`,
+		Long: `Changes the given settings and prints the cron. --tag replaces all tags. Occurrences of the next five seconds are as before.
+The lambda is fixed at creation.`,
 		Example: `  kinesin cron set nightly --schedule '0 3 * * *'
   kinesin cron set nightly --catch-up all --catch-up-within 6h
   kinesin cron set nightly --reset tags,collection`,
@@ -235,8 +235,8 @@ func (a *app) cronPauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause NAME --reason TEXT [--for D]",
 		Short: "Have a cron fire no more, until it is resumed or for a while",
-		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. Another pause replaces this one. When it is resumed, its
-catch-up policy decides about what it missed.`,
+		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. Another pause replaces this one. When it is
+resumed, its catch-up policy decides about what it missed.`,
 		Example: `  kinesin cron pause nightly --reason 'moving the database' --for 2h`,
 		Args:    one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
@@ -259,8 +259,8 @@ func (a *app) cronRunCommand() *cobra.Command {
 	return a.calling(&cobra.Command{
 		Use:   "run NAME",
 		Short: "Schedule a task as a cron would, now",
-		Long: `Schedules a task with the lambda, priority, collection, tags and payload of a cron, and prints its id. It is no occurrence: --overlap
-does not apply to it, and a paused cron runs too.`,
+		Long: `Schedules a task as the cron would and prints its id. It is no occurrence: --overlap does not apply to it, and a paused cron
+runs too.`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}, func(ctx context.Context, k *sdk.Client, args []string) error {
 		c := over(k)

@@ -15,8 +15,7 @@ func (a *app) dataCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "data",
 		Short: "Check and repair the data directory of a stopped server",
-		Long: `Works on the files of the embedded store, so no server may have the directory open. 'kinesin data verify' reads all of it and
-reports damage; 'kinesin data salvage' copies what can still be read to a new directory.`,
+		Long:  `Works on the files of the embedded store. No server may have the directory open.`,
 	}, a.dataVerifyCommand(), a.dataSalvageCommand())
 }
 
@@ -25,11 +24,9 @@ func (a *app) dataVerifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check a data directory",
-		Long: `Reads the manifest, the logs and every block of every data file, compares them with their checksums and records, and checks every
-row: a live task needs its wake-up row and its payload, an ended one its entry in the order of expiry. It changes nothing.
-
-Prints a line for each finding, and the counts. Exit 0 when the directory is sound. Exit 1 when it is not, when a server has it
-open, or when there is no store in it.`,
+		Long: `Reads all of a data directory, compares it with its checksums and checks every row. It changes nothing, and prints a line for
+each finding and the counts. Exit 0 when the directory is sound. Exit 1 when it is not, when a server has it open, or when
+there is no store in it.`,
 		Example: `  kinesin data verify --data /var/lib/kinesin`,
 		Args:    cobra.NoArgs,
 	}
@@ -42,12 +39,9 @@ func (a *app) dataSalvageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "salvage",
 		Short: "Copy what can be read of a damaged data directory",
-		Long: `Copies every row that can be read to a new data directory, and does not change the old one. Only the rows of damaged blocks are
-lost. If the newest version of a row is lost an older one is copied, so that its task may run again. Live tasks that lost their
-wake-up rows get new ones.
-
-Prefer a backup if there is one. Prints a line for each loss, and the counts. Exit 0 when the new directory is consistent, whatever
-was lost: check it with 'kinesin data verify', or start a server with it.`,
+		Long: `Copies every row that can be read to a new data directory; only the rows of damaged blocks are lost. If the newest version of
+a row is lost an older one is copied, so that its task may run again. Prefer a backup if there is one. Prints a line for each
+loss. Exit 0 when the new directory is consistent, whatever was lost.`,
 		Example: `  kinesin data salvage --data /var/lib/kinesin --out /var/lib/kinesin-salvaged`,
 		Args:    cobra.NoArgs,
 	}

@@ -28,8 +28,8 @@ func (a *app) deadLetterCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "dead-letter",
 		Short: "List, count, redrive and delete messages that the consumers of a deliver lambda failed on",
-		Long: `A dead letter is a message of a deliver lambda that its consumers received too often and never deleted. It stays in an SQS
-dead-letter queue of the lambda, and is no task any more. docs/how-to/sets.md tells more.`,
+		Long: `A dead letter is a message of a deliver lambda that its consumers received too often and never deleted
+(docs/how-to/sets.md). It is in a dead-letter queue of SQS, and no task any more.`,
 	}, a.deadLetterListCommand(), a.deadLetterCountCommand(),
 		a.deadLetterChangeCommand(&cobra.Command{
 			Use:   "redrive LAMBDA [--priority P] [--pace N] [--dry-run] [--detach]",
@@ -64,10 +64,9 @@ func (a *app) ofDeliverLambda(c *cobra.Command, priority *string) *cobra.Command
 func (a *app) deadLetterListCommand() *cobra.Command {
 	q, limit := &kinesinv1.ListDeadLettersRequest{}, listLimitDefault
 	c := a.ofDeliverLambda(&cobra.Command{
-		Use:   "list LAMBDA [--priority P] [--payload] [--limit N]",
-		Short: "List dead letters",
-		Long: `Lists the messages in the dead-letter queues of a deliver lambda, in no order. They stay there; SQS hides them from others meanwhile,
-and counts a receive.`,
+		Use:     "list LAMBDA [--priority P] [--payload] [--limit N]",
+		Short:   "List dead letters",
+		Long:    `Lists messages, in no order. They stay in their queue; SQS hides them from others meanwhile, and counts a receive.`,
 		Example: `  kinesin dead-letter list invoices --payload`,
 	}, &q.Priority)
 	f := c.Flags()
@@ -88,7 +87,7 @@ func (a *app) deadLetterCountCommand() *cobra.Command {
 	c := a.ofDeliverLambda(&cobra.Command{
 		Use:     "count LAMBDA [--priority P]",
 		Short:   "Count dead letters",
-		Long:    `Counts the messages in the dead-letter queues of a deliver lambda, about; and, with -o json, shows how far SQS is with a redrive.`,
+		Long:    `Counts the messages, about; with -o json also how far SQS is with a redrive.`,
 		Example: `  kinesin dead-letter count invoices -o json`,
 	}, &priority)
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {

@@ -33,8 +33,8 @@ func (a *app) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a server, a worker and a few tasks, to watch",
-		Long: `Starts a server with a lambda, a worker and a few tasks, shows them run, suggests what to try next, and serves until Ctrl-C. The
-data directory is kept, and the next demo or kinesin serve continues with it.`,
+		Long: `Starts a server with a lambda, a worker and a few tasks, shows them run, says what to try next, and serves until Ctrl-C. The
+data directory is kept.`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()

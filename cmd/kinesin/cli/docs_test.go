@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -12,99 +13,243 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/cmd/settings"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/cli.md")
+var update = flag.Bool("update", false, "write docs/reference/cli.md and configuration.md")
 
 const (
-	cliPage  = "../../../docs/reference/cli.md"
-	cliIntro = `# Commands and flags
+	reference = "../../../docs/reference/"
+	cliIntro  = `# Command line
 
-<!-- make docs/cli writes this page. Change the help of the commands instead. -->
+<!-- make docs/cli writes this page. Change the help of the commands instead, or the introduction in cmd/kinesin/cli/docs_test.go. -->
 
-All commands of ` + "`kinesin`" + ` with their flags, as ` + "`kinesin COMMAND --help`" + ` has them. [The guide](cli-guide.md) says what
-they do and print.
+` + "`kinesin COMMAND --help`" + ` says what this page says, with examples.
 
-Exit codes: 0 done, 1 failed or refused by the server, 2 bad usage, 3 environment misconfigured (AWS, Kubernetes or this
-machine's clock). Below are the commands that say more about theirs.
+## Output and exit codes
 
-A flag with a variable (` + "`KINESIN_…`" + `) is a [setting](cli-guide.md#settings), which the environment and the configuration
-file may have as well.
+| | |
+|---|---|
+| Commands | ` + "`kinesin NOUN create\\|get\\|list\\|set\\|delete\\|ACTION NAME`" + `. What you do with tasks has no noun: ` + "`kinesin get ID`" + `. ` + "`create`" + ` refuses what exists; ` + "`set`" + ` changes the settings that you give and leaves the others; ` + "`--reset NAMES`" + ` takes settings back to their defaults. ` + "`show`" + ` means ` + "`get`" + `, ` + "`update`" + ` means ` + "`set`" + `, ` + "`slo`" + ` means ` + "`objective`" + `. |
+| stdout | Results only. ` + "`-o wide`" + ` adds columns to lists, ` + "`-o name`" + ` prints names alone. |
+| ` + "`-o json`" + ` | What [HTTP](http.md) answers to the same request; ` + "`/v1/openapi.json`" + ` describes the fields. Several IDs make an array, in which a refused one is ` + "`{\"id\":…,\"problem\":{…}}`" + `. ` + "`audit list`, `group members`, `list --limit 0` and `schedule --batch`" + ` print an object on each line. |
+| stderr | Notes, logs, progress, and errors as ` + "`kinesin: …`" + `. |
+| ` + "`-w`, `--watch`" + ` | Commands that list or show something look again every 2 s and print what has changed, until Ctrl-C. |
+| Durations | ` + "`250ms`, `90s`, `1h30m`, and with days of 24 hours and weeks `3d`, `2w`" + `. |
+| Times | RFC 3339 with a zone: ` + "`2027-01-31T09:00:00Z`" + `. Results are in UTC, with microseconds. |
+| Payloads | ` + "`--payload TEXT`" + ` is the payload itself; ` + "`--payload-file FILE`" + ` reads one, ` + "`-`" + ` for stdin. |
+
+| exit code | meaning |
+|---|---|
+| 0 | Done. |
+| 1 | Failed, or [refused](errors.md) by the server. |
+| 2 | Bad usage: the command line, a variable or the configuration file is wrong. |
+| 3 | The environment is misconfigured: AWS, Kubernetes or the clock of this machine. A retry does not help. |
+
+All commands have ` + "`--help` and `--config`" + `. Flags that are [settings](configuration.md), such as those of the connection to a
+server, are on that page only.
+
+## kinesin completion
+
+` + "`kinesin completion bash|zsh|fish|powershell`" + ` prints a script that completes commands, flags, and names of lambdas,
+crons, gates and so on, with Tab. Bash needs the package bash-completion.
+
+` + "```sh" + `
+source <(kinesin completion bash)
+` + "```" + `
 
 ## Flags of many commands
 
-All commands have ` + "`--help` and `--config`" + `, those with a result ` + "`--output`" + `, those that list or show something on a server
-` + "`--watch`" + `, and those that call a server the others of these.
 `
 )
 
 // TestCommandsPage compares docs/reference/cli.md with the tree of commands.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
-	root, common := (&app{}).root(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&app{}).conn.AddTo(common)
-	(&app{}).outputFlag(common)
-	watchFlag(common)
-	common.AddFlagSet(root.PersistentFlags())
-	p := &page{common: common}
+	root := (&app{}).root()
+	p := &page{sections: map[string]int{}}
+	for _, c := range root.Commands() {
+		p.count(c, map[string]bool{})
+	}
 	p.WriteString(cliIntro)
-	common.VisitAll(func(f *pflag.Flag) { p.flag("", f) })
-	p.flags(false)
+	for _, row := range slices.Sorted(maps.Keys(p.sections)) {
+		if p.sections[row] > 1 {
+			p.WriteString(row)
+		}
+	}
 	for _, c := range root.Commands() {
 		if !c.Hidden {
 			p.section(c)
 		}
 	}
-	have, err := os.ReadFile(cliPage)
-	if err != nil && !*update {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(cliPage, []byte(p.String()), 0o644); err != nil {
+	compare(t, "cli.md", p.String())
+}
+
+// subjects are the parts of docs/reference/configuration.md: settings of a command, by their names.
+var subjects = []struct{ title, note, command, names string }{
+	{"Clients and workers", "Of all commands that call a server.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
+	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env"},
+	{"Server", "", "serve", "listen roles horizon window payload-max drain match watch-workers"},
+	{"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +
+		"same prefix. `pebble` with `sqs` is one process with [deliver lambdas](../how-to/aws.md#4-a-deliver-lambda-read-from-python); `dynamodb` with `memory` is refused.", "serve",
+		"store data queue aws-prefix queue-policies grow-shards message-max deliver-direct inbound-queue inbound-rate inbound-concurrency"},
+	{"Servers over one store", "", "serve", "membership members member-name"},
+	{"Who may call", "See [who may do what](../how-to/access.md).", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
+	{"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation.", "serve",
+		"lambdas-max lambda-partitions-max partitions-max connections-per-address"},
+	{"Backups and large payloads", "See [backups](../how-to/backup.md).", "serve", "backup-to backup-every backup-keep blobs"},
+	{"Console", "See [console](../how-to/console.md).", "serve",
+		"console console-read-only console-forecast-rows trace-url console-oidc-issuer console-oidc-client-id console-oidc-client-secret-file console-oidc-scopes console-oidc-redirect-url"},
+	{"Log, metrics and traces", "The log has at most 20 warnings and errors with the same message in 10 s, and then how many were left out. " +
+		"`kinesin debug log-level` changes levels while the server runs.", "serve", "log-level log-format metric-lambdas native-histograms otlp-endpoint otlp-metrics trace-sample"},
+}
+
+const configurationIntro = `# Configuration
+
+<!-- make docs/cli writes this page. Change the help of the flags instead, or cmd/kinesin/cli/docs_test.go. -->
+
+A setting is a flag that the environment and a YAML file may set, too. The first of these that has it counts: the flag, the
+variable, the file, the default. The variable of ` + "`--log-level` is `KINESIN_LOG_LEVEL`" + `, and so on; an empty variable is
+ignored. ` + "`--config FILE` or `KINESIN_CONFIG`" + ` names the file, whose keys are the names of the flags. An unknown key is
+refused, with the list of all settings. ` + "`kinesin config view`" + ` shows what holds and where it comes from.
+
+` + "```yaml" + `
+# kinesin.yaml
+server: http://127.0.0.1:7171
+listen: 127.0.0.1:7171
+data: /var/lib/kinesin
+roles: [inbound, scheduler, dispatcher, hsc]
+log-format: json
+` + "```" + `
+
+Region, credentials and endpoints on AWS are those of the AWS SDK: ` + "`AWS_REGION`, `AWS_PROFILE`, `AWS_ENDPOINT_URL_DYNAMODB`" + ` …
+
+**Several servers** over one store are one list: ` + "`--server 10.0.0.1:7070,10.0.0.2:7070`" + `, 16 at most. Clients use the first, and
+the next when that fails: at once if it refuses the connection, after 0.8 s if nothing answers. Workers keep their leases
+and running tasks meanwhile.
+`
+
+// TestConfigurationPage compares docs/reference/configuration.md with the settings of the commands.
+func TestConfigurationPage(t *testing.T) {
+	t.Parallel()
+	root := (&app{}).root()
+	notSet := regexp.MustCompile(`; ([^;]+) when not set$`)
+	var p strings.Builder
+	p.WriteString(configurationIntro)
+	described := map[string]bool{"config": true}
+	for _, s := range subjects {
+		c, _, err := root.Find([]string{s.command})
+		if err != nil {
 			t.Fatal(err)
 		}
-	} else if p.String() != string(have) {
-		t.Errorf("%s has other commands or flags than the program: make docs/cli", cliPage)
+		fmt.Fprintf(&p, "\n## %s\n\n", s.title)
+		if s.note != "" {
+			p.WriteString(s.note + "\n\n")
+		}
+		p.WriteString("| setting | default | meaning |\n|---|---|---|\n")
+		for name := range strings.FieldsSeq(s.names) {
+			f := c.Flags().Lookup(name)
+			if f == nil || !settings.Is(f) {
+				t.Fatalf("--%s is no setting of kinesin %s", name, s.command)
+			}
+			described[name] = true
+			arg, usage := pflag.UnquoteUsage(f)
+			usage, value := strings.TrimSuffix(usage, " ("+settings.EnvName(name)+")"), ""
+			if said := notSet.FindStringSubmatch(usage); said != nil {
+				usage, value = strings.TrimSuffix(usage, said[0]), strings.TrimSuffix(said[1], ",")
+			} else if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
+				value = f.DefValue
+			}
+			fmt.Fprintf(&p, "| `--%s`<br>`%s` | %s | %s |\n", strings.TrimSpace(name+" "+arg), settings.EnvName(name), value, cell(usage))
+		}
+	}
+	for _, name := range settings.Names(root) {
+		if !described[name] {
+			t.Errorf("--%s is in no subject of docs/reference/configuration.md", name)
+		}
+	}
+	compare(t, "configuration.md", p.String())
+}
+
+// compare compares a page with what it should be, or writes it.
+func compare(t *testing.T, name, want string) {
+	t.Helper()
+	have, err := os.ReadFile(reference + name)
+	switch {
+	case *update:
+		err = os.WriteFile(reference+name, []byte(want), 0o644)
+	case err == nil && want != string(have):
+		t.Errorf("docs/reference/%s has other commands or flags than the program: make docs/cli", name)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // page is a page of commands as Markdown.
 type page struct {
 	strings.Builder
-	common *pflag.FlagSet // of many commands, so they are left out of each
-	rows   []flagRow      // of the section that is written
+	sections map[string]int // rows of flags, by how many sections have them
+	rows     []flagRow      // of the section that is written
+	also     []flagRow      // its flags that are in the table of many commands
+	nested   []string       // texts about nouns of nouns
 }
 
 // flagRow is a flag of one command of a noun, or of several that describe it alike.
-type flagRow struct{ name, flag, of, value, text string }
+type flagRow struct{ name, flag, of, text string }
+
+// count counts in how many sections each flag is.
+func (p *page) count(c *cobra.Command, seen map[string]bool) {
+	described(c, func(f *pflag.Flag) {
+		if row := rowOf("", f).String(); !seen[row] {
+			seen[row] = true
+			p.sections[row]++
+		}
+	})
+	for _, below := range c.Commands() {
+		p.count(below, seen)
+	}
+}
+
+// described visits the flags of a command that this page describes. The others are settings, or no flags for people.
+func described(c *cobra.Command, visit func(*pflag.Flag)) {
+	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && !c.Hidden && c.Name() != "doctor" && f.Name != "help" && !settings.Is(f) && f.Name != "watch" {
+			visit(f)
+		}
+	})
+}
 
 // section writes a command of the first level with all below it.
 func (p *page) section(c *cobra.Command) {
-	fmt.Fprintf(p, "\n## %s\n\n%s.\n\n", c.CommandPath(), markdown(c.Short))
+	fmt.Fprintf(p, "\n## %s\n", c.CommandPath())
 	if c.HasSubCommands() {
-		p.WriteString("| command | |\n|---|---|\n")
+		p.long(cmp.Or(c.Long, c.Short+"."))
+		p.WriteString("\n| command | |\n|---|---|\n")
 	}
 	p.command(c, c.Name())
+	for _, text := range p.nested {
+		p.long(text)
+	}
 	p.flags(c.HasSubCommands())
+	p.nested, p.rows, p.also = nil, nil, nil
 }
 
 // command writes a command, and those below it as rows of a table. of is its name in the section.
 func (p *page) command(c *cobra.Command, of string) {
-	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if same := p.common.Lookup(f.Name); !f.Hidden && f.Name != "help" && (same == nil || same.Usage != f.Usage) {
-			p.flag(of, f)
-		}
-	})
-	usage, exits := strings.TrimSuffix(c.UseLine(), " [flags]"), strings.Join(exitCodes(c.Long), " ")
+	described(c, func(f *pflag.Flag) { p.flag(of, f) })
+	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
 	switch isNoun := c.HasSubCommands(); {
 	case !isNoun && !c.Parent().HasParent():
-		fmt.Fprintf(p, "```\n%s\n```\n", strings.ReplaceAll(usage, "\n  ", "\n"))
-		if exits != "" {
-			fmt.Fprintf(p, "\n%s\n", exits)
-		}
+		fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(usage, "\n  ", "\n"))
+		p.long(cmp.Or(c.Long, c.Short+"."))
 	case !isNoun:
-		usage = strings.ReplaceAll(strings.ReplaceAll(usage, "\n  ", "` or `"), "|", `\|`)
-		fmt.Fprintf(p, "| `%s` | %s |\n", usage, strings.TrimSpace(markdown(c.Short)+". "+exits))
+		usage, _, _ = strings.Cut(strings.TrimPrefix(usage, "kinesin "), "\n")
+		usage, _, _ = strings.Cut(usage, " [--") // the flags are below
+		fmt.Fprintf(p, "| `%s` | %s |\n", strings.ReplaceAll(usage, "|", `\|`), cell(cmp.Or(c.Long, c.Short+".")))
+	case c.Parent().HasParent():
+		p.nested = append(p.nested, c.Long)
 	}
 	for _, below := range c.Commands() {
 		name := below.Name()
@@ -117,57 +262,92 @@ func (p *page) command(c *cobra.Command, of string) {
 	}
 }
 
+// long writes a help text. What is indented in it is a table for a terminal, and becomes a block.
+func (p *page) long(text string) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if strings.HasPrefix(paragraph, "  ") {
+			fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(paragraph[2:], "\n  ", "\n"))
+		} else {
+			fmt.Fprintf(p, "\n%s\n", markdown(paragraph))
+		}
+	}
+}
+
 // flag remembers a flag for the table of the section.
 func (p *page) flag(of string, f *pflag.Flag) {
-	name, usage := pflag.UnquoteUsage(f)
-	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: markdown(usage)}
-	if f.Shorthand != "" {
-		r.flag = "`-" + f.Shorthand + "`, " + r.flag
+	r, rows := rowOf(of, f), &p.rows
+	if p.sections[rowOf("", f).String()] > 1 {
+		rows = &p.also
 	}
-	if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
-		r.value = "`" + f.DefValue + "`"
-	}
-	for i := range p.rows {
-		if had := &p.rows[i]; had.flag == r.flag && had.value == r.value && had.text == r.text {
+	for i := range *rows {
+		if had := &(*rows)[i]; had.flag == r.flag && had.text == r.text {
 			had.of += ", " + of
 			return
 		}
 	}
-	p.rows = append(p.rows, r)
+	*rows = append(*rows, r)
 }
 
-// flags writes the table of the flags that were remembered, of a noun with a column for its commands.
+func rowOf(of string, f *pflag.Flag) flagRow {
+	name, usage := pflag.UnquoteUsage(f)
+	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: cell(usage)}
+	if f.Shorthand != "" {
+		r.flag = "`-" + f.Shorthand + "`, " + r.flag
+	}
+	if !slices.Contains([]string{"", "0", "0s", "false", "[]", "-1"}, f.DefValue) && !strings.Contains(usage, "default") && !strings.Contains(usage, "not set") {
+		r.text += "; default `" + f.DefValue + "`"
+	}
+	return r
+}
+
+// String returns a line of a list.
+func (r flagRow) String() string {
+	if r.of != "" {
+		return fmt.Sprintf("- %s of %s: %s\n", r.flag, r.of, r.text)
+	}
+	return fmt.Sprintf("- %s: %s\n", r.flag, r.text)
+}
+
+// flags writes the flags that were remembered, those of a noun with the names of its commands.
 func (p *page) flags(ofNoun bool) {
-	if len(p.rows) == 0 {
-		return
-	}
 	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
-	if ofNoun {
-		p.WriteString("\n| flag | of | default | |\n|---|---|---|---|\n")
-	} else {
-		p.WriteString("\n| flag | default | |\n|---|---|---|\n")
+	for i, r := range p.rows {
+		if !ofNoun {
+			r.of = ""
+		}
+		if i == 0 {
+			p.WriteString("\n")
+		}
+		p.WriteString(r.String())
 	}
-	for _, r := range p.rows {
+	names := map[string][]string{}
+	for _, r := range p.also {
+		names[r.of] = append(names[r.of], "`--"+r.name+"`")
+	}
+	for _, of := range slices.Sorted(maps.Keys(names)) {
+		who := "Also"
 		if ofNoun {
-			fmt.Fprintf(p, "| %s | %s | %s | %s |\n", r.flag, r.of, r.value, r.text)
-		} else {
-			fmt.Fprintf(p, "| %s | %s | %s |\n", r.flag, r.value, r.text)
+			who = "Also of " + of
 		}
+		fmt.Fprintf(p, "\n[%s](#flags-of-many-commands): %s.\n", who, strings.Join(names[of], ", "))
 	}
-	p.rows = nil
 }
 
-// exitCodes returns the sentences of a help text that tell exit codes.
-func exitCodes(long string) (all []string) {
-	for paragraph := range strings.SplitSeq(long, "\n\n") {
-		for _, s := range regexp.MustCompile(`(?:[^.]|\.\S)*\b[Ee]xit [0-9](?:[^.]|\.\S)*\.?`).FindAllString(strings.ReplaceAll(paragraph, "\n", " "), -1) {
-			all = append(all, markdown(strings.TrimSpace(s)))
-		}
-	}
-	return all
-}
+var (
+	pageName    = regexp.MustCompile(`docs/([a-z-]+)/([a-z-]+)\.md`)
+	commandName = regexp.MustCompile(`'(kinesin [^']+)'`)
+)
 
-// markdown escapes what means something in a table.
+// markdown escapes what means something in a paragraph, and links pages.
 func markdown(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "\n", " ").Replace(text)
+	text = strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
+	text = pageName.ReplaceAllStringFunc(text, func(path string) string {
+		return strings.Replace("["+pageName.FindStringSubmatch(path)[2]+"](../"+path[len("docs/"):]+")", "../reference/", "", 1)
+	})
+	return commandName.ReplaceAllString(text, "`$1`")
+}
+
+// cell is markdown in a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(markdown(text)), " "), "|", `\|`)
 }

@@ -29,10 +29,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong with this machine, its settings or its server",
-		Long: `Checks whether a server runs well here with the settings that 'kinesin serve' would have: the settings and the files that they
-name, the clock, how many files may be open, the port, the data directory with its free space and how long a synced write takes, and
-with DynamoDB and SQS their tables, queues and rights. If a server answers at --server, or else at --listen, it is asked for
-its version and its clock. Takes the flags of 'kinesin serve' and those of a client, and changes nothing.
+		Long: `Checks whether a server runs well here with the settings of 'kinesin serve': the settings and the files that they name, the
+clock, open files, the port, the data directory and how long a synced write takes, and tables, queues and rights on AWS. A
+server that answers is asked for its version and clock. Takes the flags of 'kinesin serve' and of a client; changes nothing.
 
 Prints a line for each check: ok, warning or wrong. Exit 1 when something is wrong.`,
 		Example: `  kinesin doctor

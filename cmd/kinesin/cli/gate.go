@@ -22,8 +22,8 @@ func (a *app) gateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "gate",
 		Short: "Hold tasks back, drop them, and let them go",
-		Long: `A gate keeps tasks of a lambda from starting: all of them, or those of a priority, a collection or a tag. It is in force on all
-servers within 2 s. Tasks that run go on, and tasks still expire. docs/concepts/limits.md#gates tells more.`,
+		Long: `A gate keeps tasks of a lambda from starting: all, or those of a priority, a collection or a tag (docs/concepts/limits.md). It
+is in force on all servers within 2 s. Tasks that run go on, and tasks still expire.`,
 	}, a.gateSetCommand(admin.GatePause, "Make tasks wait until the gate is resumed or expires"),
 		a.gateSetCommand(admin.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
 		a.gateResumeCommand(), a.gateListCommand(),
@@ -38,9 +38,8 @@ func (a *app) gateSetCommand(action admin.GateAction, short string) *cobra.Comma
 	c := &cobra.Command{
 		Use:   string(action) + " LAMBDA [--priority P | --collection C | --tag NAME=VALUE] --reason TEXT",
 		Short: short,
-		Long: short + `. Prints the gate's id, by which it is resumed. Whatever is unusual, such as an
-overlap with another gate, is said on stderr. With --dry-run, prints how many tasks are due that it would hold or drop, and how many
-come due within an hour, or before it ends.`,
+		Long: short + `. Prints the gate's id, by which you resume it; notes, such as an overlap with
+another gate, go to stderr. With --dry-run it prints how many tasks it would hold or drop, now and in the next hour, and sets nothing.`,
 		Example: `  kinesin gate ` + string(action) + ` mail --reason 'db maintenance' --for 2h
   kinesin gate ` + string(action) + ` mail --collection import-7 --reason 'bad batch' --dry-run`,
 	}
@@ -141,8 +140,8 @@ func (a *app) gateResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume",
 		Short: "End a gate, at once or at a pace",
-		Long: `Ends a gate. With --pace N, its tasks go at N a second, higher priorities first, and the gate ends when none is left, and not at its
-expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
+		Long: `Ends a gate. With --pace N its tasks go at N a second, higher priorities first, and the gate ends when none is left; what comes
+due meanwhile is not held. Another resume changes the pace, or ends the gate at once.`,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", helpOf("ResumeGateRequest.pace"))
 	return a.gates().action(a, c, func(ctx context.Context, c *calls, id string) (*kinesinv1.Gate, error) {

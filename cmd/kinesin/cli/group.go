@@ -27,8 +27,8 @@ func (a *app) groupCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "group",
 		Short: "Have a task follow when all of many tasks have ended",
-		Long: `A group has members, which are tasks like any other. When it is sealed and all of its members have ended, a task follows that is told
-how they ended. docs/concepts/chains.md#groups tells more.`,
+		Long: `A group has a task follow when it is sealed and all of its members, which are tasks like any other, have ended
+(docs/concepts/chains.md).`,
 	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupMembersCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a group, with its members counted by state"}))
 }
@@ -39,12 +39,9 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create [--then FILE|-] [--else FILE|-] [--finally FILE|-] [--expires-in D]",
 		Short: "Create an empty group and print its id",
-		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, each a
-JSON object as kinesin schedule --then reads it.
-Those of --else follow instead if a member did not succeed, or the group expired or was cancelled, and those of --finally however it ends. With --else or
---finally, those of --then follow only if all members succeeded.
-
-A group that is not done in time expires: by then it has to be sealed, and its members have to have ended.`,
+		Long: `Creates an empty group and prints its id. The files have tasks as 'kinesin schedule --then' reads them. --then follows when
+all members have ended; with --else or --finally, only if all succeeded. --else follows otherwise, or when the group expired
+or was cancelled; --finally in any case.`,
 		Example: `  echo '{"lambda":"report","payload":{"run":7}}' | kinesin group create --then -
   kinesin group create --then report.json --else alarm.json --finally tidy.json --expires-in 2d`,
 		Args: cobra.NoArgs,
@@ -86,11 +83,8 @@ func (a *app) groupAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add ID --lambda L [--payload TEXT] [flags]\n  kinesin group add ID [--lambda L] --batch FILE|- [--offset N]",
 		Short: "Schedule members of a group",
-		Long: `Schedules a task as a member of a group, or with --batch one for each line of a file, as of kinesin schedule --batch, and prints their
-ids. Members have no key. A call to the server, of at most 1,000 lines, adds all of its lines or none.
-
---offset says how many members the group has before. Whoever repeats a command of which the outcome is not known gives it the same --offset as the
-first time: members that are there are not added again. Without it they are added after those that the group has.`,
+		Long: `Schedules a task as a member, or with --batch one for each line of a file, and prints their ids. A call of up to 1,000 lines
+adds all of them or none. A repeated command with the same --offset adds nothing twice.`,
 		Args: one("ID"),
 	}
 	f := c.Flags()
@@ -187,9 +181,8 @@ func (a *app) groupSealCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "seal ID [--members N]",
 		Short: "Say that a group gets no more members",
-		Long: `Says that a group gets no more members: what follows it starts when all of them have ended. A group without members is done at once,
-and what follows is told that it had none.`,
-		Args: one("ID"),
+		Long:  `Says that a group gets no more members: what follows starts when all of them have ended, or at once if there are none.`,
+		Args:  one("ID"),
 	}
 	c.Flags().Var(intValue{n: &members, min: 0, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members; 0: unless it has none")
 	return a.groups().action(a, c, func(ctx context.Context, c *calls, id string) (*kinesinv1.Group, error) {
@@ -207,9 +200,8 @@ func (a *app) groupCancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID [--pace N] [--detach]",
 		Short: "Seal a group and cancel its members",
-		Long: `Seals a group and cancels its members: those that wait end, those that run are told to stop. A job on the server does that; it goes on
-if this command or the server ends. When all members have ended, the tasks of --else and --finally follow, and those of --then if there are
-no others.`,
+		Long: `Seals a group and has a job on the server cancel its members. When all have ended, the tasks of --else and --finally follow,
+and those of --then if there are no others.`,
 		Args: one("ID"),
 	}
 	c.Flags().Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")

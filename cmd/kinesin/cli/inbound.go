@@ -13,8 +13,8 @@ func (a *app) inboundCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "inbound",
 		Short: "Manage the inbound queue",
-		Long: `The inbound queue of an installation on AWS holds accepted tasks until a server takes them into the store. Messages that cannot
-be accepted are set aside with a reason: 'kinesin inbound rejected' shows, retries and deletes them.`,
+		Long: `The inbound queue of an installation on AWS holds accepted tasks until a server takes them into the store. What cannot be
+accepted is set aside with a reason; docs/how-to/aws.md tells more.`,
 	}, a.inboundKeyCommand(), a.senderCommand(), a.rejectedCommand())
 }
 
@@ -24,14 +24,8 @@ func (a *app) inboundKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "key [--sender NAME [--lambda PATTERN …]]",
 		Short: "Print a key for programs that send to the inbound queue",
-		Long: `Prints the inbound key, a secret: with it and the permission to send to the inbound queue, a program can schedule tasks. Pass it
-to programs that use package sdk/sqsinbound, for example as KINESIN_INBOUND_KEY.
-
-Without flags the key is good for all lambdas. With --sender it is the key of a sender, which is made if there is none of that
-name, and good for the lambdas of its patterns only; 'kinesin inbound sender revoke' ends it.
-
-A key changes when the key ring is rotated ('kinesin keyring rotate'). Until 45 days after that messages with the old one
-are taken, so that programs can get the new one meanwhile.
+		Long: `Prints the key with which programs send to the inbound queue (package sdk/sqsinbound), a secret: for all lambdas, or with
+--sender for the lambdas of a sender. It changes when the key ring is rotated; the old one is taken for 45 days more.
 
 Exit 1 when the server has no inbound queue, and when the sender was revoked or has other lambdas.`,
 		Example: `  KINESIN_INBOUND_KEY=$(kinesin inbound key) ./shop
@@ -71,9 +65,8 @@ func (a *app) senderCommand() *cobra.Command {
 		n.action(a, &cobra.Command{
 			Use:   "revoke",
 			Short: "End the inbound key of a sender for good",
-			Long: `Ends the inbound key of a sender for good. Within 10 seconds no server takes its messages: they stay in the
-queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
-name cannot be used again. Exit 1 when there is no such sender.`,
+			Long: `Ends the inbound key of a sender for good, within 10 seconds. Its later messages end in the dead-letter queue of SQS; tasks
+that were taken before run. The name cannot be used again. Exit 1 when there is no such sender.`,
 		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.InboundSender, error) {
 			r, err := ask(ctx, c, "revoke sender", c.Keyring.RevokeSender, &kinesinv1.RevokeSenderRequest{Name: name})
 			return r.GetSender(), err

@@ -26,22 +26,23 @@ func (a *app) rejectedCommand() *cobra.Command {
 		Short: "Show, retry and delete messages that were set aside",
 		Long: `Messages of the inbound queue, or single tasks of a message, that could not be accepted, with the reason:
 
-  undecodable      it was sealed with the inbound key and cannot be read
+  undecodable      it was sealed with the inbound key and cannot be read: correct the sender
   newer_version    a newer version sent it: upgrade the servers, then retry
-  not_ours         its id was not issued with the inbound key
+  not_ours         its id was not issued with the inbound key: give the sender the key again
   unknown_lambda   there is no such lambda: create it, then retry
-  invalid          a value is outside what is allowed
-  too_large        its payload is above the server's limit
+  invalid          a value is outside what is allowed: correct the sender
+  too_large        its payload is above the server's limit: correct the sender
   stale            it was received so late that it may have run already: a retry runs it
 
-They are kept until they are deleted. A message that no inbound key vouches for is not kept: anybody who may send to the
-queue can send one. It stays in the queue, and SQS moves it to the queue's dead-letter queue. Servers log it, and count it
-in kinesin_inbound_left_total by its why:
+They are kept until they are deleted. A message that no inbound key vouches for is not kept: SQS moves it to the queue's
+dead-letter queue. Servers log it, and count it in kinesin_inbound_left_total by its why:
 
-  unsealed         it was not sealed with an inbound key
-  rotated_key      it was sealed with an inbound key that was rotated out
-  revoked_sender   it was sealed with the key of a sender that was revoked
-  sender_lambda    it has a task that is outside the lambdas of its sender`,
+  unsealed           it was not sealed with an inbound key, or the sender is unknown
+  rotated_key        its key was rotated out more than 45 days ago: give the sender the new one
+  revoked_sender     its sender was revoked
+  sender_lambda      it has a task that is outside the lambdas of its sender
+  sender_unreadable  a named sender sealed it, and it cannot be read
+  aside_full, sender_full  there is no room to set it aside: delete some`,
 	}, a.rejectedListCommand(), a.rejectedGetCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 
@@ -152,8 +153,8 @@ func (a *app) rejectedRetryCommand() *cobra.Command {
 	return a.rejectedActionCommand(&cobra.Command{
 		Use:   "retry NAME… | --all",
 		Short: "Accept tasks again that were set aside",
-		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. Tasks that became due meanwhile start at once. A stale
-task may have run already; then it runs twice. Exit 1 when one is still set aside.`,
+		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. A stale task may have run already; then it runs
+twice. Exit 1 when one is still set aside.`,
 	}, "", "retry all that is set aside", func(ctx context.Context, c *calls, names []string) (results []*kinesinv1.RetryRejectedResult, err error) {
 		r, err := ask(ctx, c, "retry rejected", c.Inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
 		return r.GetResults(), err

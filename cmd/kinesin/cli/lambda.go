@@ -180,11 +180,9 @@ func (a *app) lambdaGetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get NAME [--count | --live=false]",
 		Short: "Show a lambda's settings, and how it does now",
-		Long: `Shows the settings and quotas of a lambda, then live figures: its workers, live tasks, rates and lateness of the last minute, the
-messages in its queues, and what holds waiting tasks back.
-
-Rates, lateness and numbers of tasks that are held back are those of the server that answers: where several servers
-share a store, each has its part of the tasks. The rest is of all servers.`,
+		Long: `Shows the settings and quotas of a lambda, then live figures: workers, tasks, rates and lateness of the last minute, queues,
+and what holds waiting tasks back. Rates, lateness and what is held back are those of the server that answers, the rest is of
+all servers.`,
 		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a), Aliases: []string{"show"},
 	}
 	c.Flags().BoolVar(&live, "live", true, "also show live figures")

@@ -24,11 +24,9 @@ func (a *app) lambdaSetCommand() *cobra.Command {
 		Use:     "set NAME",
 		Aliases: []string{"update"},
 		Short:   "Change a lambda's settings",
-		Long: `Changes the given settings and prints all of them. Those of --reset get their defaults again. They apply to waiting tasks too. For a registered lambda they hold until its
-registration (its module call in Terraform) changes.
-
-Shards can only grow. New ones are used six minutes later, by new tasks without a key; the output says when. Mode and priorities
-are fixed at creation.`,
+		Long: `Changes the given settings and prints all of them; --reset takes settings back to their defaults. They apply to waiting tasks
+too. Mode and priorities are fixed at creation. Shards can only grow; tasks without a key use new ones six minutes later. A
+lambda that Terraform registered keeps a change until its module call changes.`,
 		Example: `  kinesin lambda set greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda set greet --shards 8
   kinesin lambda set greet --priority-weights high=8,normal=3,low=1
@@ -82,11 +80,11 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a lambda",
-		Long: `Creates a lambda and prints its settings. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is
-missing.
+		Long: `Creates a lambda and prints its settings. NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. One that exists is refused
+(exit 1): set changes it, and kinesin apply creates what is missing.
 
-NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound,
-start-within, priority weights, limits by key, retry share and breaker do not apply to --mode deliver.`,
+With --mode deliver there are no attempts, timeout, backoff, poison bound, start-within, priority weights, limits by key,
+retry share and breaker.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
   kinesin lambda create invoices --mode deliver`,
@@ -136,11 +134,9 @@ func (a *app) lambdaDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete NAME [--drop]",
 		Short: "Delete a lambda",
-		Long: `Deletes a lambda. While it has live tasks, or may have some in the inbound queue, this is refused (exit 1), unless --drop is set.
-Then its live tasks are dropped, about a thousand a second. When that is interrupted, some are dropped, and two minutes later the
-lambda accepts tasks again. Tasks that leave the inbound queue later are dropped too, and not counted.
-
-A lambda that Terraform registered is deleted with its module call, and not by this command (exit 1) unless the call is gone.`,
+		Long: `Deletes a lambda. While it has live tasks, or may have some in the inbound queue, this is refused (exit 1), unless --drop is
+set, which drops them, about a thousand a second. If that is interrupted, the lambda accepts tasks again two minutes later. A
+lambda that Terraform registered is deleted with its module call only (exit 1).`,
 		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")

@@ -26,17 +26,15 @@ func (a *app) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N]",
 		Short: "List tasks",
-		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
-over. docs/how-to/sets.md describes filters.
+		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read (docs/how-to/sets.md describes filters). Ended tasks are listed until
+their retention is over. With -o json it prints an object with the tasks as get prints them.
 
-It lists live tasks by when they are due next, and then ended ones, the newest end first; with DynamoDB, or where tasks are very
-many, as the store has them. --order due (live tasks alone), -created (the newest first) and -ended (ended ones alone) have their
-order everywhere, at a price: for -created the server reads all tasks of the set, for -ended all ended ones, of dead letters only
-those of the lambdas. It refuses to read more than --max-examined rows for that.
+Live tasks come first, by when they are due, then ended ones, the newest first; with DynamoDB, or where tasks are very many, as the
+store has them. --order due (live tasks), -created (the newest first) and -ended (ended ones) hold everywhere, at a price: the server
+reads all tasks, or all ended ones, and refuses to read more than --max-examined rows.
 
 States: %v.
-On a terminal, ids are shortened to what every command takes for them; -o wide, -o name and -o json have whole ones.
-With -o json, an object with the tasks as get prints them.`, task.States()),
+On a terminal ids are shortened; -o wide, -o name and -o json have whole ones.`, task.States()),
 		Example: `  kinesin list greet
   kinesin list --where 'error~"timeout"' --order -ended
   kinesin list greet --state dead --limit 0 -o json | jq -r '.tasks[].id'`,
@@ -44,8 +42,8 @@ With -o json, an object with the tasks as get prints them.`, task.States()),
 	}
 	f := c.Flags()
 	f.StringVar(&q.Where, "where", "", whereUsage)
-	f.Var(choiceValue{&q.Order, []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
-	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most, up to 2000000; 0 for 200000")
+	f.Var(choiceValue{&q.Order, []string{string(sdk.OrderDue), string(sdk.OrderNewest), string(sdk.OrderNewestEnded)}}, "order", "`ORDER`: due, -created or -ended")
+	f.Int64Var(&q.MaxExamined, "max-examined", 0, "how many rows the server may read for --order, at most 2000000; 0 for 200000")
 	f.Var(choiceValue{&q.State, stateNames()}, "state", "only tasks in this `STATE`")
 	f.Var(intValue{n: &limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.watching(c, func(ctx context.Context, k *sdk.Client, args []string) error {
@@ -168,8 +166,8 @@ func (a *app) countCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "count [LAMBDA] [--where FILTER] [--exact]",
 		Short: "Count tasks",
-		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
-is an estimate unless --exact asks for more; the text begins with "about" then. docs/how-to/sets.md describes filters.`,
+		Long: `Counts the tasks that a filter selects, of those that you may read (docs/how-to/sets.md describes filters). With DynamoDB,
+where each row that is read costs money, the count is an estimate ("about") unless --exact asks for more.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
   kinesin count greet --where 'due<+1h' -o json`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),

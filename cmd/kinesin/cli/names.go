@@ -44,15 +44,12 @@ func (a *app) cancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID… | --lambda L --key K | {--where FILTER | --all} [--lambda L]",
 		Short: "Cancel tasks, or stop running ones",
-		Long: `Cancels tasks and prints the outcome of each, in order:
+		Long: `Cancels tasks and prints the outcome of each, in order: cancelled (it does not start, or not again) or cancelling (it runs, and
+its worker was asked to stop it). With --where a job on the server cancels the tasks that a filter selects
+(docs/how-to/sets.md); the job is printed when it has ended.
 
-  cancelled    it does not start, or not again
-  cancelling   it runs, and its worker was asked to stop it
-
-Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, or when there is no task with an ID.
-
-With --where it cancels the tasks that a filter selects, by a job on the server, and prints the job when it has ended: exit 1
-when some were refused. docs/how-to/sets.md describes filters and jobs.`,
+Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, when there is none with an ID, or when the
+job refused some.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
@@ -84,12 +81,11 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		Use: "reschedule {ID… | --lambda L --key K} {--in D | --at TIME}\n" +
 			"  kinesin reschedule {--where FILTER | --all} [--lambda L] {--by D | --spread D | --at TIME}",
 		Short: "Move waiting tasks to another time",
-		Long: `Moves tasks that no worker has to another time and prints "STATE, due TIME" for each, in order. A time in the past means
-now. Attempts that failed still count.
+		Long: `Moves tasks that no worker has to another time and prints "STATE, due TIME" for each, in order. A time in the past means now.
+Attempts that failed still count. With --where a job on the server moves the live tasks that a filter selects
+(docs/how-to/sets.md).
 
-Exit 1 when a worker has the task, when it has ended, or when there is none with an ID.
-
-With --where it moves the live tasks that a filter selects, by a job on the server. docs/how-to/sets.md describes filters and jobs.`,
+Exit 1 when a worker has a task, when it has ended, or when there is none with an ID.`,
 		Example: `  kinesin reschedule k3… --in 2h
   kinesin reschedule --lambda greet --key reminder-42 --at 'monday 9:00' --zone Europe/Paris
   kinesin reschedule --lambda greet --where 'due<+1h' --spread 2h`,
@@ -124,12 +120,11 @@ func (a *app) redriveCommand() *cobra.Command {
 			"  kinesin redrive {ID | --lambda L --key K} {--payload TEXT | --payload-file FILE} [--force]",
 		Short: "Have ended tasks start anew",
 		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
-due TIME" for each, in order. Their attempts count anew; their history stays.
+due TIME" for each, in order. Attempts count anew; the history stays. With --where a job on the server redrives the tasks that
+a filter selects (docs/how-to/sets.md).
 
 Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
-is none with an ID.
-
-With --where it redrives the tasks that a filter selects, by a job on the server. docs/how-to/sets.md describes filters and jobs.`,
+is none with an ID.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)

@@ -22,7 +22,7 @@ const sloWindowDefault = 30 * 24 * time.Hour
 
 func (a *app) objectiveCommand() *cobra.Command {
 	n := a.objectives()
-	list := n.listCommand(a, &cobra.Command{Short: "List how the objectives of all lambdas are met", Long: objectiveLong}, nil)
+	list := n.listCommand(a, &cobra.Command{Short: "List how the objectives of all lambdas are met"}, nil)
 	get := n.getCommand(a, &cobra.Command{Short: "Show how an objective is met: what is left of the budget, and how fast it burns", Long: objectiveLong})
 	getOne := get.RunE
 	get.Args, get.RunE = optionalLambda, func(c *cobra.Command, args []string) error {
@@ -35,8 +35,8 @@ func (a *app) objectiveCommand() *cobra.Command {
 		Use:     "objective",
 		Aliases: []string{"slo"},
 		Short:   "Set and show which share of a lambda's tasks is to start in time",
-		Long: `An objective says that a share of a lambda's tasks starts within a time after they are due, over a window that ends now. The rest
-is the budget: what may be late. Each server counts starts by the hour in the store, so a restart keeps the budget.`,
+		Long: `An objective says that a share of a lambda's tasks starts within a time after they are due, over a window that ends now. The
+rest is the budget: what may be late (docs/how-to/objectives.md).`,
 	}, a.objectiveSetCommand(), list, get, n.deleteCommand(a, &cobra.Command{Short: "Delete the objective of a lambda"}))
 }
 
@@ -45,8 +45,7 @@ func (a *app) objectiveSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set LAMBDA --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
-		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. Earlier counts stay as they
-are, by the time that held then.`,
+		Long:  `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest; earlier counts stay.`,
 		Example: `  kinesin objective set mail --within 5s --objective 99
   kinesin objective set mail --within 500ms --objective 99.9 --window 7d`,
 		Args: one("LAMBDA"), ValidArgsFunction: a.lambdas().complete(a),
@@ -90,8 +89,8 @@ func checkObjective(o *admin.Objective, mark string) error {
 }
 
 const objectiveLong = `Shows how many tasks started in the window of an objective, how many of them in time, what is left of the budget (1: all of it,
-below 0: more was late than may be), and how fast it is used up: at a burn of 1 all of it in one window, at 14.4 a thirty-day budget
-in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.`
+below 0: more was late than may be), and how fast it burns: at 1 all of it is used up in one window. What expired, or is late and
+still waits (LATE NOW), counts as late.`
 
 // promiseText says for people what an objective asks for.
 func promiseText(o *kinesinv1.Objective) string {

@@ -28,10 +28,8 @@ func (a *app) policyCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check the file for serve --policy, and list its identities",
-		Long: `Reads a file as 'kinesin serve --policy' does, with the files that it names, and lists the identities and what each may do. It calls
-no server and no issuer.
-
-Exit 1 when the file is refused; each line of the error is one thing that is wrong.`,
+		Long: `Reads a file as 'kinesin serve --policy' does, and lists the identities and what each may do. It calls no server. Exit 1 when
+the file is refused; each line of the error is one thing that is wrong.`,
 		Example: `  kinesin policy check policy.yaml`,
 		Args:    one("FILE"),
 	}

@@ -34,9 +34,8 @@ func (a *app) quotaCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "quota",
 		Short: "Bound how many tasks of a lambda start or are scheduled per second, or run at once",
-		Long: `A quota keeps the tasks of a lambda, or of a priority of it, at a rate, or below a number that runs at once: a retry counts like a
-first start. All servers keep it together. Tasks that are due wait, and start as the quota allows. An admission quota refuses what
-is scheduled faster.`,
+		Long: `A quota bounds how many tasks of a lambda start per second or run at once, on all servers together (docs/concepts/limits.md). A
+retry counts like a first start. Tasks that are due wait. An admission quota refuses what is scheduled faster.`,
 	}, a.quotaSetCommand(),
 		n.listCommand(a, &cobra.Command{Short: "List the quotas of all lambdas"}, of),
 		n.listCommand(a, &cobra.Command{
@@ -51,14 +50,11 @@ func (a *app) quotaSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N] [--reset SETTINGS]",
 		Short: "Set a quota of a lambda, or take it away",
-		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; --reset takes some
-away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
+		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays; --reset takes limits away. A
+rate of 0 is refused: kinesin gate pause stops starts.
 
---concurrency bounds how many attempts there are at once, those that wait in a queue for a worker included; what runs when it is
-set goes on.
-
-Each server admits its share of --admit, and up to a second of it at once. Refused calls say when to try again;
-the SDK and schedule --batch do.`,
+--concurrency counts attempts that wait in a queue for a worker too. Each server admits its share of --admit, and up to a
+second of it at once; the SDK and schedule --batch try again when a refusal says.`,
 		Example: `  kinesin quota set mail --rate 100
   kinesin quota set mail --priority low --rate 20 --burst 50
   kinesin quota set mail --concurrency 20

@@ -154,10 +154,11 @@ func TestWatchPrintsWhatHasChanged(t *testing.T) {
 func TestHelpHasGroupsAndTheConnectionApart(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t}
-	if help := s.must("--help"); !strings.Contains(help, "\nTasks:\n  cancel ") || !strings.Contains(help, "\nLambdas and limits:\n") || strings.Contains(help, "worker-guard") {
+	help := s.must("--help")
+	if !strings.Contains(help, "\nTasks:\n  cancel ") || !strings.Contains(help, "\nLambdas and limits:\n") || strings.Contains(help, "worker-guard") || !strings.Contains(help, "--server URL ") {
 		t.Errorf("%s", help)
 	}
-	own, connection, found := strings.Cut(s.must("gate", "list", "--help"), "\nConnection:\n")
+	own, connection, found := strings.Cut(s.must("gate", "list", "--help"), "\nConnection (see kinesin --help):\n")
 	if !found || !strings.Contains(own, "--ended") || strings.Contains(own, "--server") || !strings.Contains(connection, "--server") || strings.Contains(connection, "--ended") {
 		t.Errorf("%s\nConnection:\n%s", own, connection)
 	}

@@ -124,20 +124,28 @@ the YAML file that --config or KINESIN_CONFIG names (log-level: debug).
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad usage,
 3 environment misconfigured (AWS, Kubernetes or this machine's clock).`
 
-// usage prints the usage of a command, with the flags of the connection apart from its own.
+// usage prints the usage of a command, with the flags of the connection apart from its own. The root describes these once
+// for all commands.
 func usage(c *cobra.Command) error {
-	connection := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var names []string
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if settings.IsConnection(f) {
-			shown := *f
-			connection.AddFlag(&shown)
+			names = append(names, "--"+f.Name)
 			f.Hidden = true
 		}
 	})
 	err := (&cobra.Command{}).UsageFunc()(c)
-	connection.VisitAll(func(f *pflag.Flag) { c.Flags().Lookup(f.Name).Hidden = false })
-	if err == nil && connection.HasFlags() {
-		_, err = fmt.Fprintf(c.OutOrStderr(), "\nConnection:\n%s", connection.FlagUsages())
+	for _, name := range names {
+		c.Flags().Lookup(name[2:]).Hidden = false
+	}
+	switch {
+	case err != nil:
+	case !c.HasParent():
+		connection := pflag.NewFlagSet("", pflag.ContinueOnError)
+		(&settings.Connection{}).AddTo(connection)
+		_, err = fmt.Fprintf(c.OutOrStderr(), "\nConnection, of commands that call a server:\n%s", connection.FlagUsages())
+	case len(names) > 0:
+		_, err = fmt.Fprintf(c.OutOrStderr(), "\nConnection (see kinesin --help):\n  %s\n", strings.Join(names, ", "))
 	}
 	return err
 }

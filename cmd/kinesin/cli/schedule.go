@@ -35,22 +35,24 @@ func (a *app) scheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule LAMBDA [--in D | --at TIME] [flags]\n  kinesin schedule [LAMBDA] --batch FILE|-",
 		Short: "Schedule a task, or many",
-		Long: `Schedules a task and prints its id. When the id is printed, the task is durable.
+		Long: `Schedules a task and prints its id. When the id is printed, the task is durable. Without --in and --at it is due now; a time
+in the past means now too, and one before 2001 is refused. Of a time of day that a change of clocks repeats --at means the first, and of one that it leaves
+out the first instant after it.
 
-Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake. Of a time of day
-that a change of clocks repeats, --at means the first, and of one that the change leaves out, the first instant after it.
+A key is held while its task lives, and after success or delivered for as long as the lambda says; --on-conflict says what
+happens to a second task with it: keep the first (exit 1 if that differs), replace its payload and time, or reject the second
+(exit 1).
 
---then names a file with the tasks that follow it, each a JSON object as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda": a
-list of tasks, or one alone, which start when it has succeeded ("delay" counts from then); or an object with such lists as "then",
-"else" (after any other end) and "finally". Each task may have "then", "else" and "finally" of its own. See docs/concepts/chains.md.
+--then names a file with the tasks that follow (docs/concepts/chains.md): a task, or a list of tasks, which start when this one
+has succeeded ("delay" counts from then); or an object with such lists as "then", "else" and "finally".
 
---batch reads a JSON object from each line, as POST /v1/lambdas/LAMBDA/tasks takes it, with its "lambda". LAMBDA and --on-conflict are
-for lines that have none of their own. It prints a result for each line, in order: the id, or "error: line N: …". Exit 1 when any line
-failed; the others are scheduled.
+--batch reads a JSON object from each line and prints a result for each, in order: the id, or "error: line N: …". LAMBDA and
+--on-conflict are for lines that have none of their own. Exit 1 when any line failed; the others are scheduled. Keys make it
+harmless to run a batch again.
 
-The fields of such an object, of which all but "lambda" may be left out:
+A task in JSON is what POST /v1/lambdas/LAMBDA/tasks takes. Its fields, of which all but "lambda" may be left out:
 ` + taskFields() + `.
-A payload is any JSON, or in "payload_text" a text, or in "payload_base64" other bytes.`,
+A payload is any JSON, or a text in "payload_text", or other bytes in "payload_base64".`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 'tomorrow 9:00' --zone Europe/Paris

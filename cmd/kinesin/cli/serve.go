@@ -42,20 +42,22 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Runs a server with all roles and prints its addresses. Tasks that it acknowledges are durable: synced to disk, or in DynamoDB.
+		Long: `Runs a server and prints its addresses. Tasks that it acknowledges are durable: synced to disk, or in DynamoDB.
 
-The store is embedded (pebble, in --data) or DynamoDB, the queues are in memory or SQS. Several processes may share a DynamoDB store:
-they find each other in it and share the work. Region, credentials and endpoints are found as by every program with the AWS SDK:
-AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on. 'kinesin aws setup' creates
-tables and queues.
+The store is embedded (pebble, in --data) or DynamoDB, the queues are in memory or SQS. Several processes may share a
+DynamoDB store: they find each other in it and share the work. Region, credentials and endpoints on AWS are those of the AWS
+SDK (AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL_DYNAMODB …); 'kinesin aws setup' creates tables and queues.
+
+Without --auth-token-file and --policy it listens on loopback only; with one of them every call needs a token, except /livez,
+/readyz and /healthz. Files of tokens, identities and certificates are read again when they change.
 
 SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A second
-signal ends it at once; nothing that was acknowledged is lost. A service manager that sets NOTIFY_SOCKET, as systemd does, hears when
-the server is ready, that it lives (for a watchdog) and that it stops.
+signal ends it at once; nothing that was acknowledged is lost. It tells systemd (NOTIFY_SOCKET) when it is ready and that it
+lives.
 
-Without tokens it listens on loopback only. With --auth-token-file, a file with a token in each line, or --policy, a file of identities
-and what each may do, every call and the metrics need a token, and --listen may be any address. --tls-cert-file and --tls-key-file
-turn on TLS. These files are read again when they change. /livez, /readyz and /healthz need no token.`,
+Exit 2 for a setting that is refused, such as an address beyond loopback without tokens. Exit 3 when AWS, Kubernetes or the
+clock is not as it must be; the text names what is missing. Exit 1 when the port or the data directory is in use, the store
+cannot be opened, or AWS cannot be reached.`,
 		Example: `  kinesin serve
   kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json
   kinesin serve --store dynamodb --queue sqs --aws-prefix prod
@@ -94,19 +96,19 @@ func (s *serveFlags) config(a *app, given *pflag.FlagSet) server.Config {
 
 func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; created if it does not exist")
-	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on, on loopback unless --auth-token-file is set; port 0 means a free one")
+	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on; beyond loopback only with tokens; port 0 means a free one")
 	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
 	f.Var(whole(&s.PayloadBytesMax, 0), "payload-max", "largest payload in `BYTES`; 262144 when not set")
-	f.StringVar(&s.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of larger payloads, which this server deletes there when no task needs them")
+	f.StringVar(&s.Blobs, "blobs", "", "`PLACE` of larger payloads (see --blobs of a client), where this server deletes what no task needs")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
-	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how far before they are due tasks are read; 10s when not set, 16s with DynamoDB, there at most 18s")
+	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how long before they are due tasks are read, with DynamoDB at most 18s; 10s, or 16s with DynamoDB, when not set")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a drain may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
-	f.BoolVar(&s.match, "match", true, "direct hand-off: give a due task to a waiting worker of this server, if no other task waits longer; false: always use the queue")
-	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or missing: go back to the state before the loss, and log what is lost")
-	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker process on this machine as soon as it has ended; false: when its lease is over (Linux)")
-	f.StringVar(&s.BackupTo, "backup-to", "", "directory or s3://BUCKET/PREFIX, `PLACE` of continuous backups of the embedded store, for 'kinesin restore' and 'kinesin standby'")
-	f.Var(durationValue{d: &s.BackupEvery, min: time.Second}, "backup-every", "how often a recovery point is put there, if anything changed; "+formatDuration(server.BackupEveryDefault)+" when not set")
-	f.Var(durationValue{d: &s.BackupKeep, min: time.Hour}, "backup-keep", "how long recovery points stay, after the first hour one for each hour; "+formatDuration(server.BackupKeepDefault)+" when not set")
+	f.BoolVar(&s.match, "match", true, "give a due task straight to a waiting worker of this server, past the queue")
+	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or missing, from the state before, and log what is lost")
+	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker on this machine as soon as its process has ended (Linux)")
+	f.StringVar(&s.BackupTo, "backup-to", "", "directory or s3://BUCKET/PREFIX, `PLACE` of continuous backups of the embedded store")
+	f.Var(durationValue{d: &s.BackupEvery, min: time.Second}, "backup-every", "how often to back up, if anything changed; "+formatDuration(server.BackupEveryDefault)+" when not set")
+	f.Var(durationValue{d: &s.BackupKeep, min: time.Hour}, "backup-keep", "how long recovery points stay, one an hour after the first hour; "+formatDuration(server.BackupKeepDefault)+" when not set")
 	settings.Mark(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers", "backup-to", "backup-every", "backup-keep")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addConsole(f)
@@ -120,15 +122,15 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 
 // addConsole adds the flags of the pages for browsers.
 func (s *serveFlags) addConsole(f *pflag.FlagSet) {
-	f.BoolVar(&s.console, "console", true, "serve the console, pages for operators, under /ui/")
-	f.BoolVar(&s.ConsoleReadOnly, "console-read-only", false, "the console changes nothing, whatever its viewers may do")
-	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads at a time to count what will be due; 1000000 when not set, 2000 with DynamoDB")
-	f.StringVar(&s.TraceURL, "trace-url", "", "`URL` to which the console links for the trace of a task, such as https://traces.example/trace/{trace_id}")
-	f.StringVar(&s.ConsoleOIDC.Issuer, "console-oidc-issuer", "", "`URL` of an OpenID Connect issuer of the policy, at whose page browsers sign in to the console")
-	f.StringVar(&s.ConsoleOIDC.ClientID, "console-oidc-client-id", "", "`ID` of the client of the console that is registered there")
-	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client, read again when it changes; without one PKCE alone tells it from others")
-	f.StringSliceVar(&s.ConsoleOIDC.Scopes, "console-oidc-scopes", nil, "`SCOPES` that are asked for besides openid; email when not set")
-	f.StringVar(&s.ConsoleOIDC.RedirectURL, "console-oidc-redirect-url", "", "`URL` to which the provider leads back, as it is registered there, https://HOST/ui/signin/callback; when not set, by the name that the browser uses")
+	f.BoolVar(&s.console, "console", true, "serve the console under /ui/")
+	f.BoolVar(&s.ConsoleReadOnly, "console-read-only", false, "the console changes nothing, whoever looks")
+	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads to forecast what is due; 1000000, or 2000 with DynamoDB, when not set")
+	f.StringVar(&s.TraceURL, "trace-url", "", "`URL` of the trace of a task for the console, such as https://traces.example/trace/{trace_id}")
+	f.StringVar(&s.ConsoleOIDC.Issuer, "console-oidc-issuer", "", "`URL` of an issuer of the policy where browsers sign in to the console (OpenID Connect)")
+	f.StringVar(&s.ConsoleOIDC.ClientID, "console-oidc-client-id", "", "client `ID` of the console there")
+	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client; PKCE alone when not set")
+	f.StringSliceVar(&s.ConsoleOIDC.Scopes, "console-oidc-scopes", nil, "`SCOPES` to ask for besides openid; email when not set")
+	f.StringVar(&s.ConsoleOIDC.RedirectURL, "console-oidc-redirect-url", "", "`URL` to come back to, https://HOST/ui/signin/callback; the name that the browser uses when not set")
 	settings.Mark(f, "console", "console-read-only", "console-forecast-rows", "console-oidc-issuer", "console-oidc-client-id", "console-oidc-client-secret-file",
 		"console-oidc-scopes", "console-oidc-redirect-url", "trace-url")
 }
@@ -136,8 +138,8 @@ func (s *serveFlags) addConsole(f *pflag.FlagSet) {
 // addBounds adds the flags that bound what callers can make a server keep.
 func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	s.LambdasMax, s.LambdaPartitionsMax, s.PartitionsMax = server.LambdasMaxDefault, server.LambdaPartitionsMaxDefault, server.PartitionsMaxDefault
-	f.Var(intValue{n: &s.LambdasMax, min: 1}, "lambdas-max", "how many `LAMBDAS` there may be; those that exist are kept")
-	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` a lambda may have: its shards times its priorities")
+	f.Var(intValue{n: &s.LambdasMax, min: 1}, "lambdas-max", "how many `LAMBDAS` there may be")
+	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` (shards × priorities) a lambda may have")
 	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
 	f.Var(whole(&s.ConnectionsPerAddress, 0), "connections-per-address", "how many `CONNECTIONS` one address may have; half of all when not set")
 	settings.Mark(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
@@ -165,22 +167,22 @@ func (a *app) shareByEnv() float64 {
 // addMetrics adds the flags for metrics.
 func (s *serveFlags) addMetrics(f *pflag.FlagSet) {
 	s.MetricLambdas = server.MetricLambdasDefault
-	f.Var(intValue{n: &s.MetricLambdas, min: 1}, "metric-lambdas", "how many `LAMBDAS` have series of their own: those that are used most; the others share the label other")
-	f.BoolVar(&s.native, "native-histograms", true, "also have native histograms, for a Prometheus that scrapes them; false: classic ones only")
+	f.Var(intValue{n: &s.MetricLambdas, min: 1}, "metric-lambdas", "how many `LAMBDAS` have series of their own, those used most; the others share the label other")
+	f.BoolVar(&s.native, "native-histograms", true, "also have native histograms")
 	settings.Mark(f, "metric-lambdas", "native-histograms")
 }
 
 // addAuth adds the flags for tokens and TLS.
 func (s *serveFlags) addAuth(f *pflag.FlagSet) {
-	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with accepted tokens, each a line of 32 characters or more, which may do everything; every call then needs a token")
-	f.StringVar(&s.PolicyFile, "policy", "", "YAML `FILE` of identities and what each may do; every call then needs a token or certificate")
+	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with a token in each line, 32 characters or more, that may do everything; every call then needs one")
+	f.StringVar(&s.PolicyFile, "policy", "", "YAML `FILE` of identities and their grants; every call then needs a token or certificate")
 	f.Var(durationValue{d: &s.AuditKeep, min: time.Hour}, "audit-keep", "how long audit records are kept; "+formatDuration(audit.KeepDefault)+" when not set")
 	f.BoolVar(&s.auditStdout, "audit-stdout", false, "also print each audit record to stdout, as a line of JSON")
-	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
+	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, for TLS")
 	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
-	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record, and traces and metrics if they are on; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
-	f.Var(number(&s.TraceSample, 0), "trace-sample", "`SHARE` of calls that begin a trace, 0 to 1, for the collector; OTEL_TRACES_SAMPLER when not set, or else none")
-	f.BoolVar(&s.OTLPMetrics, "otlp-metrics", false, "also send the metrics to the collector, every minute or OTEL_METRIC_EXPORT_INTERVAL")
+	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "`URL` of an OpenTelemetry collector (OTLP over HTTP), which also gets audit records; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
+	f.Var(number(&s.TraceSample, 0), "trace-sample", "`SHARE` of calls that begin a trace, 0 to 1; OTEL_TRACES_SAMPLER when not set")
+	f.BoolVar(&s.OTLPMetrics, "otlp-metrics", false, "also send metrics to the collector, every minute or OTEL_METRIC_EXPORT_INTERVAL")
 	settings.Mark(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "trace-sample", "otlp-metrics", "tls-cert-file", "tls-key-file")
 }
 
@@ -204,8 +206,8 @@ func profiled(path string, act func() error) error {
 // addMembership adds the flags for the servers that share a store.
 func (s *serveFlags) addMembership(f *pflag.FlagSet) {
 	f.Var(choiceValue{&s.Membership, server.Memberships()}, "membership",
-		"how servers that share a DynamoDB store find each other: store (rows in the store; when not set), kubernetes (also the pods of the Deployment) or static (--members)")
-	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members with static membership, the same list on each")
+		"how servers over one DynamoDB store find each other: by rows in it (store), also by pods (kubernetes), or by --members (static); store when not set")
+	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all static members, the same list on each")
 	f.StringVar(&s.MemberName, "member-name", "", "the name of this process in --members")
 	settings.Mark(f, "membership", "members", "member-name")
 }
@@ -218,12 +220,12 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	awsPrefixFlag(f, &s.AWSPrefix)
 	queuePoliciesFlag(f, &s.policies)
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
-		"how long before its due time a task of a deliver lambda may go straight to its queue; 0s to 15m, 15m when not set")
-	f.Var(whole(&s.MessageBytesMax, 0), "message-max", "largest SQS message in `BYTES`; 4096 to 1048576, if the queues allow it; 262144 when not set")
-	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer accepted tasks in the SQS queue PREFIX-inbound, and consume it; true with dynamodb and sqs when not set")
-	f.Var(number(&s.InboundRate, 0), "inbound-rate", "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
-	f.Var(whole(&s.InboundConcurrency, 0), "inbound-concurrency", "how many `RECEIVES` of the inbound queue run at a time")
-	f.BoolVar(&s.growShards, "grow-shards", true, "give a lambda more shards, up to 64, when one nears the write limit of a DynamoDB key")
+		"how long before it is due a task of a deliver lambda may go to its queue, 0s to 15m; 15m when not set")
+	f.Var(whole(&s.MessageBytesMax, 0), "message-max", "largest SQS message in `BYTES`, 4096 to 1048576; 262144 when not set")
+	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer accepted tasks in the SQS queue PREFIX-inbound, the same on all servers; true with dynamodb and sqs when not set")
+	f.Var(number(&s.InboundRate, 0), "inbound-rate", "how many `TASKS` a second go from the inbound queue to the store, negative for no limit; 2000 when not set")
+	f.Var(whole(&s.InboundConcurrency, 0), "inbound-concurrency", "how many `RECEIVES` of the inbound queue run at a time; 4 when not set")
+	f.BoolVar(&s.growShards, "grow-shards", true, "give a lambda more shards, up to 64, when one nears the limit of a DynamoDB key")
 	settings.Mark(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }
 

@@ -54,7 +54,7 @@ func (a *app) withSets(c *cobra.Command, action admin.JobAction) *cobra.Command 
 	f.StringVar(&s.where, "where", "", whereUsage+"; as a job on the server")
 	f.BoolVar(&s.all, "all", false, "all tasks; with --where, also if the filter matches all")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many tasks would be changed, ten of them, and the cost")
-	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; no limit when not set, but for redrive the recovery quota of the lambda if it has one")
+	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; when not set no limit, for redrive the recovery quota")
 	f.BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
 	if f.Lookup("lambda") == nil {
 		f.String("lambda", "", "only tasks of the lambda with this `NAME`; with --where or --all")
@@ -380,8 +380,8 @@ func (a *app) expireCommand() *cobra.Command {
 	return a.setCommand(&cobra.Command{
 		Use:   "expire {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "End waiting tasks as expired",
-		Long: `Ends the live tasks that a filter selects as expired, by a job on the server. A task that a worker has is refused.
-docs/how-to/sets.md describes filters and jobs.`,
+		Long: `Ends the live tasks that a filter selects as expired, by a job on the server (docs/how-to/sets.md). A task that a worker has is
+refused.`,
 		Example: `  kinesin expire --lambda greet --where 'due<-1d'`,
 	}, admin.JobExpire)
 }
@@ -390,9 +390,9 @@ func (a *app) deleteCommand() *cobra.Command {
 	return a.setCommand(&cobra.Command{
 		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "Forget ended tasks",
-		Long: `Deletes the rows and payloads of the ended tasks that a filter selects, before their retention is over, by a job on the server.
-Their keys are free then. With DynamoDB or an inbound buffer, and of deliver lambdas, a row that may have to refuse a second start
-of its task is refused for the retention of its lambda or some minutes. docs/how-to/sets.md describes filters and jobs.`,
+		Long: `Deletes the ended tasks that a filter selects before their retention is over, by a job on the server (docs/how-to/sets.md). Their
+keys are free then. A row that may have to refuse a second start of its task is refused for some minutes, or as long as the
+lambda keeps it.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
 	}, admin.JobDelete)
 }
@@ -403,7 +403,7 @@ func (a *app) jobCommand() *cobra.Command {
 		return n.action(a, &cobra.Command{
 			Use:   action,
 			Short: short,
-			Long:  short + ". A server that runs it notices within two seconds. Exit 1 when it has ended, or when there is none with the ID.",
+			Long:  short + ". Exit 1 when it has ended, or when there is none with the ID.",
 		}, func(ctx context.Context, c *calls, id string) (*kinesinv1.Job, error) {
 			r, err := ask(ctx, c, action+" job", c.Jobs.ControlJob, &kinesinv1.ControlJobRequest{Id: id, Action: action})
 			return r.GetJob(), err
@@ -412,8 +412,8 @@ func (a *app) jobCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "job",
 		Short: "Show, pause, resume and stop changes of sets of tasks",
-		Long: `A job changes the tasks that a filter selects: cancel, redrive, reschedule, expire and delete with --where make one. It runs on
-the servers, and goes on whatever becomes of the command that made it. An identity sees its own jobs; admin:* sees all.`,
+		Long: `A job changes the tasks that a filter selects: cancel, redrive, reschedule, expire and delete with --where make one. It goes on
+whatever becomes of the command that made it. An identity sees its own jobs; admin:* sees all.`,
 	},
 		n.listCommand(a, &cobra.Command{
 			Short: "List jobs, newest first",

@@ -18,18 +18,18 @@ func (a *app) standbyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "standby --from PLACE --data DIR",
 		Short: "Keep a warm copy of a server's store, or make a server of it",
-		Long: `Keeps a copy of the newest recovery point of a place to which a server backs up (kinesin serve --backup-to), and logs how far behind it
-is, until SIGTERM or Ctrl-C. No server runs on the copy.
+		Long: `Keeps a copy of the newest recovery point of a place to which a server backs up (kinesin serve --backup-to), and logs how far
+behind it is, until Ctrl-C. No server runs on the copy.
 
-With --promote it makes a data directory of the copy, or of an empty directory, and ends. It claims the place first: a server that
-works sees that, stops, puts its last recovery point and says so, and never starts again on its data; so nothing is lost. --wait says
-how long to wait for it; 0s if it is known to be dead. A server that cannot reach the place does not see the claim: end it by hand.`,
+With --promote it makes a data directory of the copy, or of an empty directory, and ends. It claims the place first: a server
+that works sees that, puts its last recovery point, stops, and never starts again on its data, so nothing is lost. A server
+that cannot reach the place does not see the claim: end it by hand.`,
 		Example: `  kinesin standby --from s3://backups/kinesin --data /var/lib/kinesin
   kinesin standby --from s3://backups/kinesin --data /var/lib/kinesin --promote`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&s.From, "from", "", "directory or s3://BUCKET/PREFIX, `PLACE` of the backups")
-	c.Flags().StringVar(&s.DataDir, "data", "", "`DIR` of the copy, and later of the server; must be empty or not exist at first")
+	c.Flags().StringVar(&s.DataDir, "data", "", "`DIR` of the copy")
 	c.Flags().Var(durationValue{d: &s.Every, min: time.Second}, "every", "how often to look for a new recovery point")
 	c.Flags().BoolVar(&promote, "promote", false, "take the server's place: claim PLACE, and make a data directory")
 	c.Flags().Var(durationValue{d: &wait}, "wait", "how long a promotion waits for the server to stop")

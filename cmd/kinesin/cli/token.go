@@ -17,17 +17,15 @@ func (a *app) tokenCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens of callers",
-		Long: `A token belongs to an identity, which may do what its grants say. Every server of an installation accepts it. Servers keep a hash
-of it only.
-
-To manage tokens one needs admin:*. docs/how-to/access.md describes verbs, and identities without tokens.`,
+		Long: `A token belongs to an identity, which may do what its grants say (docs/how-to/access.md). Every server of an installation
+accepts it, and keeps only a hash of it. Managing tokens needs admin:*.`,
 	}, a.tokenCreateCommand(),
 		n.listCommand(a, &cobra.Command{Short: "List the tokens that were made, without their secrets"}, nil),
 		n.action(a, &cobra.Command{
 			Use:   "revoke",
 			Short: "End the token of an identity",
-			Long: `Ends the token of an identity. Within 5 s every server refuses calls with it and ends its streams. A worker's lease gets no more
-heartbeats then; its tasks start elsewhere when the lease is over, since the worker may still run them.`,
+			Long: `Ends the token of an identity. Within 5 s every server refuses it and ends its streams; the tasks of its workers start elsewhere
+when their lease is over.`,
 		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.Token, error) {
 			r, err := ask(ctx, c, "revoke token", c.Access.RevokeToken, &kinesinv1.RevokeTokenRequest{Name: name})
 			return r.GetToken(), err

@@ -32,12 +32,10 @@ func (a *app) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [--every D]",
 		Short: "Watch the installation and its lambdas: what is late, what waits, what is coming",
-		Long: `Shows what the first page of the console does, again and again in a terminal of 80 columns and 24 lines at least: lateness of the
-last minute, hour and day, how tasks end, what will be due in 5 and 15 minutes, an hour and a day, the store, partitions without
-an owner; and rates, backlog, workers and what holds tasks back, of all lambdas that you may read. Figures of the whole
-installation need the grant metrics. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
-
-Without a terminal, or with -o json, it prints that once.`,
+		Long: `Shows in a terminal what the first page of the console does: what dies, lateness, what will be due, the store, and each lambda
+with its rates, backlog, workers and what holds tasks back. Figures of the whole installation need the grant metrics. q ends
+it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures. Without a terminal, or with -o json, it
+prints that once.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
@@ -289,12 +287,9 @@ func (a *app) statsCommand() *cobra.Command {
 	return a.stats().listCommand(a, &cobra.Command{
 		Use:   "stats [LAMBDA]",
 		Short: "Show what lives and runs, by lambda",
-		Long: `Shows the live tasks of each lambda that you may read, by state; how long the task that waits longest for its first start is
-overdue; first starts, ends, failed attempts and lateness of the last minute, on the server that answers; how many tasks died in
-the last hour and day, on all servers, both from the beginning of their first hour; and what that server knows to hold tasks back.
-kinesin lambda get shows more of one lambda.
-
-With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
+		Long: `Shows for each lambda its live tasks by state, how overdue the oldest is, rates and lateness of the last minute, how many tasks
+died in the last hour and day, and what holds tasks back. Rates and lateness are those of the server that answers. With
+DynamoDB numbers of tasks are estimates, marked by a ~.`,
 		Args: optionalLambda, ValidArgsFunction: a.lambdas().complete(a),
 	}, func(ctx context.Context, c *calls, args []string) (proto.Message, error) {
 		return askSet(ctx, c, "stats", c.Tasks.Stats, &kinesinv1.StatsRequest{Lambda: first(args)})

@@ -22,11 +22,11 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait ID… | --lambda L --key K [--timeout D]",
 		Short: "Wait until tasks have ended",
-		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order, and the result if the handler gave one; with -o json,
-the same as get.
+		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order, with the result if there is one; with -o json, the
+same as get. A restart of the server does not interrupt it.
 
-Exit 0 when all tasks ended as success or delivered. Exit 1 when one ended otherwise, when there is no task with an ID, and on a
-timeout, after printing the latest states. A restart of the server does not interrupt it.`,
+Exit 0 when all tasks ended as success or delivered. Exit 1 when one ended otherwise, when there is none with an ID, and on a
+timeout, after printing the latest states.`,
 		Example: `  kinesin wait "$(kinesin schedule greet --in 2s)" --timeout 1m`,
 	}
 	by.add(c)

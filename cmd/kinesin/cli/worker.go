@@ -69,48 +69,43 @@ func (a *app) workerCommand() *cobra.Command {
 	return c
 }
 
-const workerLong = `Runs CMD for each task of the lambdas, in a process group of its own.
+const workerLong = `Runs CMD for each task of the lambdas, with the payload on stdin. It has these variables:
 
-CMD gets the payload on stdin and these variables:
-  KINESIN_TASK_ID, KINESIN_LAMBDA, KINESIN_PRIORITY, KINESIN_COLLECTION, KINESIN_KEY
-  KINESIN_ATTEMPT    number of the attempt, a fencing number that rises with each
-  KINESIN_FAILURES   attempts that failed before
-  KINESIN_DUE        due time, RFC 3339 with milliseconds
-  KINESIN_DEADLINE   when this attempt times out
-  KINESIN_TRACEPARENT  W3C trace context of the task or, on a server that traces, of its attempt, if there is one; also TRACEPARENT
-  KINESIN_CRON, KINESIN_NOMINAL  the cron that has scheduled the task, and its nominal time, RFC 3339; KINESIN_PREVIOUS_SUCCESS that of
-                     the newest occurrence before it that succeeded, if one is known
-  KINESIN_PARENT, KINESIN_PARENT_LAMBDA, KINESIN_PARENT_STATE  the id of the task that this one follows, its lambda, and how it ended;
-                     KINESIN_PARENT_RESULT its result, KINESIN_PARENT_ERROR its last error, KINESIN_EDGE then, else or finally. A result
-                     that is no text without NUL is in KINESIN_PARENT_RESULT_BASE64 instead. KINESIN_CHAIN is the id of the chain
-  KINESIN_GROUP      how the group ended after which the task follows, if it does, as a JSON object: {"id":…,"members":3,"succeeded":2,
-                     "ended":{"success":2,"dead":1},"expired":false}
-  KINESIN_TAGS       the task's tags as a JSON object, if it has any
-  KINESIN_WORKER     the id of this worker's lease
-  KINESIN_OUTCOME_FILE  a file that CMD may write, see below
-  KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TLS_CA_FILE if this worker has it
+  KINESIN_TASK_ID, KINESIN_LAMBDA, KINESIN_PRIORITY, KINESIN_COLLECTION, KINESIN_KEY, KINESIN_TAGS (JSON)
+  KINESIN_ATTEMPT        the fencing number, which rises with each attempt; KINESIN_FAILURES: attempts that failed before
+  KINESIN_DUE            RFC 3339; KINESIN_DEADLINE: when this attempt times out
+  KINESIN_CRON           the cron that scheduled the task; KINESIN_NOMINAL, KINESIN_PREVIOUS_SUCCESS: nominal times
+  KINESIN_PARENT         the task that this one follows; KINESIN_PARENT_LAMBDA, _STATE, _ERROR, _RESULT or _RESULT_BASE64
+                         of that task; KINESIN_EDGE: then, else or finally; KINESIN_CHAIN: the id of the chain
+  KINESIN_GROUP          how the group ended that the task follows (JSON)
+  KINESIN_TRACEPARENT    the trace context, also TRACEPARENT
+  KINESIN_WORKER         the id of this worker's lease
+  KINESIN_SERVER         the server, for a kinesin schedule in CMD; also KINESIN_TLS_CA_FILE
+  KINESIN_OUTCOME_FILE   a file that CMD may write, see below
 
-CMD inherits the other variables of the worker, but none that begins with KINESIN_, so neither the worker's token nor the name of its
-file. With --env A,B it inherits those alone (also of KINESIN_, if named); one that is not set stays unset.
+CMD inherits the worker's other variables, but none that begins with KINESIN_: it has neither the worker's token nor the name
+of its file. With --env A,B it inherits only those.
 
 Exit code 0 is success, 65 (EX_DATAERR) a failure that no retry can mend. After any other exit code or a signal the task is tried
-again with backoff. The last part of stderr is kept as the error. Stdout and stderr are passed on.
+again with backoff. The last 1,024 bytes of stderr are kept as the error; stdout and stderr are passed on.
 
-CMD may say more by writing one of these into the file that KINESIN_OUTCOME_FILE names, before it exits:
-  {"outcome":"snooze","delay":"90s"}       run the task again later; this is no failure
-  {"outcome":"release"}                    give the task back to its queue; this is no failure
+CMD says more with one of these objects in the file, which counts when CMD exits, and success only with exit code 0. A file that
+cannot be read, or above 36 KiB, is a failure that is retried:
+
+  {"outcome":"snooze","delay":"90s"}          run the task again later; no failure
+  {"outcome":"release"}                       give the task back to its queue; no failure
   {"outcome":"fatal","error":"no such user"}  no retry can mend it
-  {"outcome":"success","result":{"n":42}}  with exit code 0
+  {"outcome":"success","result":{"n":42}}     any JSON of at most 32 KiB
   {"outcome":"success","then":[{"lambda":"ship","payload":"42"}]}  these tasks follow, as with schedule --then
 
-When CMD exits, the rest of its process group is killed. On a timeout or a cancel the group gets SIGTERM, and SIGKILL 2 s later; when
-the lease is lost, SIGKILL at once. A guard process makes sure that no command outlives this worker, or its lease if it is stopped.
+When CMD exits, the rest of its process group is killed. On a timeout or a cancel the group gets SIGTERM, and SIGKILL 2 s later;
+when the lease is lost, SIGKILL at once. A guard process sees to it that no command outlives this worker or its lease.
 
-SIGTERM and Ctrl-C drain the worker: it takes no more tasks and waits for commands, for --grace at most. Commands that still run get
-SIGTERM shortly before (a quarter of the grace, at most 2 s), then SIGKILL. Their tasks go back, which is not a failure. A second
-signal kills them at once.
+SIGTERM and Ctrl-C drain the worker: it takes no more tasks and waits for commands, for --grace at most; those that still run get
+SIGTERM shortly before, then SIGKILL, and their tasks go back, which is no failure. A second signal kills them at once.
 
-Exit 1 after killing the commands when the lease was lost while they ran. Run the worker under a supervisor that restarts it.`
+Exit 1 when the lease was lost while commands ran, or the server refuses the worker: run it under a supervisor. Exit 2 when CMD
+cannot be found.`
 
 func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.lambdas, "lambda", nil, "`NAMES` of the lambdas whose tasks to run; required, may be repeated")
@@ -119,7 +114,7 @@ func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain may take")
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
 	f.StringVar(&w.version, "worker-version", "", "version of the command in attempts, such as 2.4.1; none when not set")
-	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of the variables that the command inherits, besides those of the task; all but KINESIN_… when not set")
+	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of variables that the command inherits; all but KINESIN_… when not set")
 	settings.Mark(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env")
 	w.log.add(f)
 }
