@@ -328,6 +328,10 @@ docs/metrics: ## the table of series in docs/reference/metrics.md
 docs/cli: ## docs/reference/cli.md and configuration.md, from the help of the commands
 	go test ./cmd/kinesin/cli -run 'TestCommandsPage|TestConfigurationPage' -update
 
+.PHONY: docs/http
+docs/http: ## the list of calls in docs/reference/http.md, from the routes
+	go test ./internal/rest -run TestCallsPage -update
+
 .PHONY: docs/errors
 docs/errors: ## the table of docs/reference/errors.md, from the refusals in the code
 	go test ./sdk -run TestErrorsPage -update

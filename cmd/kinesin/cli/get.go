@@ -17,10 +17,12 @@ func (a *app) getCommand() *cobra.Command {
 		Use:     "get ID… | --lambda L --key K",
 		Aliases: []string{"show"},
 		Short:   "Show tasks and their attempts",
-		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts. Of one
-task it also shows the payload, if that is a short line of text and you may read it. An ID may be shortened to its first characters, as all commands take it: 10 or more, if no other task's id begins so. With more than
-1,000,000 tasks (8,000 with DynamoDB) only whole IDs are found. With -o json, one ID gives an object and
-several give an array. Exit 1 when there is no task with an ID.`,
+		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts; of one task also the payload, if that
+is a short line of text and you may read it. With -o json, one ID gives an object and several give an array. Exit 1 when there
+is no task with an ID.
+
+Every command takes the first characters of an ID for it, 10 or more, if no other task's ID begins so. With more than 1,000,000
+tasks (8,000 with DynamoDB) only whole IDs are found.`,
 		Example: `  kinesin get k1…
   kinesin get k1AaIqwjn-dD2V
   kinesin get k1… -o json | jq -r .state`,
