@@ -37,7 +37,7 @@ const (
 | stderr | Notes, logs, progress, and errors as ` + "`kinesin: …`" + `. |
 | ` + "`-w`, `--watch`" + ` | Commands that list or show something look again every 2 s and print what has changed, until Ctrl-C. |
 | Durations | ` + "`250ms`, `90s`, `1h30m`, and with days of 24 hours and weeks `3d`, `2w`" + `. |
-| Times | RFC 3339 with a zone: ` + "`2027-01-31T09:00:00Z`" + `. Results are in UTC, with microseconds. |
+| Times | RFC 3339 with a zone: ` + "`2027-01-31T09:00:00Z`. `--at` also takes `'tomorrow 9:00'`, with `--zone`" + `. Results are in UTC, with microseconds. |
 | Payloads | ` + "`--payload TEXT`" + ` is the payload itself; ` + "`--payload-file FILE`" + ` reads one, ` + "`-`" + ` for stdin. |
 
 | exit code | meaning |
@@ -290,6 +290,9 @@ func (p *page) flag(of string, f *pflag.Flag) {
 
 func rowOf(of string, f *pflag.Flag) flagRow {
 	name, usage := pflag.UnquoteUsage(f)
+	if slices.Contains([]string{"string", "word", "int", "float", "count"}, name) {
+		name = ""
+	}
 	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: cell(usage)}
 	if f.Shorthand != "" {
 		r.flag = "`-" + f.Shorthand + "`, " + r.flag
@@ -301,22 +304,19 @@ func rowOf(of string, f *pflag.Flag) flagRow {
 }
 
 // String returns a line of a list.
-func (r flagRow) String() string {
-	if r.of != "" {
-		return fmt.Sprintf("- %s of %s: %s\n", r.flag, r.of, r.text)
-	}
-	return fmt.Sprintf("- %s: %s\n", r.flag, r.text)
-}
+func (r flagRow) String() string { return fmt.Sprintf("- %s: %s\n", r.flag, r.text) }
 
-// flags writes the flags that were remembered, those of a noun with the names of its commands.
+// flags writes the flags that were remembered, those of a noun by its commands.
 func (p *page) flags(ofNoun bool) {
-	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
-	for i, r := range p.rows {
-		if !ofNoun {
-			r.of = ""
-		}
-		if i == 0 {
+	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.name, b.name)) })
+	of := ""
+	for _, r := range p.rows {
+		if r.of != of {
+			of = r.of
 			p.WriteString("\n")
+			if ofNoun {
+				fmt.Fprintf(p, "Flags of %s:\n\n", of)
+			}
 		}
 		p.WriteString(r.String())
 	}
