@@ -39,9 +39,9 @@ func (a *app) applyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply -f FILE [--dry-run] [--prune]",
 		Short: "Make lambdas, quotas, objectives and crons as a file declares them",
-		Long: `Creates and updates the lambdas, quotas, objectives and crons that a YAML file declares
-(docs/how-to/settings-in-a-file.md). It prints a line for each difference: + for what it creates, ~ for what it changes,
-- for what it deletes; "no changes" if there is none. With -o json it prints an array, also of what is unchanged.
+		Long: `Creates and updates the lambdas, quotas, objectives and crons that a YAML file declares (docs/how-to/settings-in-a-file.md).
+It prints a line for each difference: + for what it creates, ~ for what it changes, - for what it deletes; "no changes" if
+there is none.
 
 What apply makes or changes belongs to the file's set: the name in the file, or else that of the file without its ending.
 --prune deletes what belongs to the set and is not in the file any more, but never a lambda. What belongs to another set or

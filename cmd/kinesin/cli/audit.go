@@ -30,8 +30,7 @@ func (a *app) auditListCommand() *cobra.Command {
 		Use:   "list [--since D]",
 		Short: "Show who did what",
 		Long: `Lists the records of operators' acts, changes of configuration and refused calls, oldest first: who did what, on what, from
-where, and how it ended. Scheduling, claims and results have no records. Frequent calls become one record for 10 s, with
-their count. With -o json each record is one line.`,
+where, and how it ended. Scheduling, claims and results have no records. With -o json each record is one line.`,
 		Example: `  kinesin audit list --since 1h
   kinesin audit list --since 720h -o json | jq -r 'select(.outcome == "denied") | .identity' | sort | uniq -c`,
 		Args: cobra.NoArgs,
@@ -74,8 +73,8 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Check that no audit record of an embedded store was changed or removed",
 		Long: `Checks by their hashes that each audit record follows the one before, up to the last one. It cannot notice that the oldest
-are missing, nor that the whole store was rewritten: for that compare the head with the server's log. Servers that share a
-store do not link their records. Exit 1 when the chain is broken; the output says where.`,
+are missing, nor that the whole store was rewritten: for that compare the head with the server's log. Exit 1 when the chain
+is broken; the output says where.`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		c := over(k)

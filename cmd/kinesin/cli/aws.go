@@ -42,9 +42,8 @@ func (a *app) awsSetupCommand() *cobra.Command {
 		Use:   "setup",
 		Short: "Create tables and queues",
 		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control, the queues PREFIX-inbound and -inbound-dlq, and the
-queues of existing lambdas, and waits until they are ready. It only checks the queues of lambdas that Terraform registered.
-It never deletes anything and may be repeated: it sets what is missing or differs. If a table exists with another key,
-nothing is changed (exit 3).`,
+queues of existing lambdas. It never deletes anything and may be repeated: it sets what is missing or differs; queues of
+lambdas that Terraform registered it only checks. If a table exists with another key, nothing is changed (exit 3).`,
 		Example: `  kinesin aws setup --aws-prefix prod --dry-run
   kinesin aws setup --aws-prefix prod`,
 		Args: cobra.NoArgs,

@@ -24,10 +24,9 @@ func (a *app) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE|PLACE",
 		Short: "Back up the embedded store of a running server",
-		Long: `Makes a consistent copy of the embedded store of a running server, with everything acknowledged before the command began.
-A PLACE (s3://BUCKET/PREFIX, a directory, or a path that ends in /) gets one more recovery point, for which only what is new
-is sent. Any other path becomes one tar archive. 'kinesin serve --backup-to' backs up by itself, every few seconds. For a
-store on DynamoDB use point-in-time recovery of its tables.`,
+		Long: `Makes a consistent copy of the embedded store of a running server, with everything acknowledged before the command began. A
+PLACE (s3://BUCKET/PREFIX, a directory, or a path that ends in /) gets one more recovery point, for which only what is new
+is sent. Any other path becomes one tar archive. 'kinesin serve --backup-to' backs up by itself, every few seconds.`,
 		Example: `  kinesin backup /backup/kinesin-$(date +%F).tar
   kinesin backup /backup/kinesin/ --server http://10.0.0.5:7070
   kinesin backup s3://backups/kinesin --keep 30d`,

@@ -168,8 +168,8 @@ func (a *app) cronBackfillCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backfill NAME --from T --to T [--dry-run] [--pace N] [--all] [--detach]",
 		Short: "Schedule the occurrences of a past range",
-		Long: `Schedules the occurrences with nominal times from --from on and before --to, by a job on the server. They are due now and run
-beside each other: --pace bounds them, --overlap does not. What ran, runs or may run yet is left alone.`,
+		Long: `Schedules the occurrences with nominal times from --from on and before --to, by a job on the server. They are due now and
+run beside each other, at --pace. What ran, runs or may run yet is left alone.`,
 		Example: `  kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --dry-run
   kinesin cron backfill nightly --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --pace 5`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),

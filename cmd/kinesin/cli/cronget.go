@@ -84,8 +84,8 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history NAME [--limit N] [--from T] [--to T]",
 		Short: "Show what became of nominal times, newest first",
-		Long: `Prints past nominal times and manual runs, newest first, and what became of each: it ran, runs, waits, was skipped or missed,
-or is forgotten, because its task ended longer ago than the lambda keeps ended tasks.`,
+		Long: `Prints past nominal times and manual runs, newest first, and what became of each: it ran, runs, waits, was skipped or
+missed, or is forgotten.`,
 		Args: one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}
 	f := c.Flags()

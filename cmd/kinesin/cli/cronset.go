@@ -64,9 +64,8 @@ func (a *app) cronCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
 		Short: "Create a cron",
-		Long: `Creates a cron, prints it, and says on stderr when it fires first: five seconds later at the earliest. What the author of an
-expression may not have meant, such as six fields, is noted there too. One that exists is refused (exit 1): set changes it,
-and kinesin apply creates what is missing.`,
+		Long: `Creates a cron, prints it, and says on stderr when it fires first: five seconds later at the earliest. What looks like a
+mistake is noted there too. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
 		Args: one("NAME"),
@@ -235,8 +234,8 @@ func (a *app) cronPauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause NAME --reason TEXT [--for D]",
 		Short: "Have a cron fire no more, until it is resumed or for a while",
-		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. Another pause replaces this one. When it is
-resumed, its catch-up policy decides about what it missed.`,
+		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. When it is resumed, its catch-up policy
+decides about what it missed.`,
 		Example: `  kinesin cron pause nightly --reason 'moving the database' --for 2h`,
 		Args:    one("NAME"), ValidArgsFunction: a.crons().complete(a),
 	}

@@ -24,9 +24,9 @@ func (a *app) dataVerifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check a data directory",
-		Long: `Reads all of a data directory, compares it with its checksums and checks every row. It changes nothing, and prints a line for
-each finding and the counts. Exit 0 when the directory is sound. Exit 1 when it is not, when a server has it open, or when
-there is no store in it.`,
+		Long: `Reads all of a data directory, compares it with its checksums and checks every row. It changes nothing, and prints what it
+finds. Exit 0 when the directory is sound. Exit 1 when it is not, when a server has it open, or when there is no store in
+it.`,
 		Example: `  kinesin data verify --data /var/lib/kinesin`,
 		Args:    cobra.NoArgs,
 	}
@@ -39,9 +39,9 @@ func (a *app) dataSalvageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "salvage",
 		Short: "Copy what can be read of a damaged data directory",
-		Long: `Copies every row that can be read to a new data directory; only the rows of damaged blocks are lost. If the newest version of
-a row is lost an older one is copied, so that its task may run again. Prefer a backup if there is one. Prints a line for each
-loss. Exit 0 when the new directory is consistent, whatever was lost.`,
+		Long: `Copies every row that can be read to a new data directory; only the rows of damaged blocks are lost. An older version of a
+row may come back, so that its task runs again: prefer a backup. Prints a line for each loss. Exit 0 when the new directory
+is consistent, whatever was lost.`,
 		Example: `  kinesin data salvage --data /var/lib/kinesin --out /var/lib/kinesin-salvaged`,
 		Args:    cobra.NoArgs,
 	}

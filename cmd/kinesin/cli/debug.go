@@ -58,8 +58,8 @@ func (a *app) debugBundleCommand() *cobra.Command {
 		Use:   "bundle [--file FILE]",
 		Short: "Save what a report of a problem needs, as a .tar.gz",
 		Long: `Saves what a report of a problem needs of a server as a .tar.gz: its configuration without secrets, metrics, goroutines,
-heap, partitions, health and the last lines of its log. There are no payloads and no tokens in it; names of lambdas, hosts
-and identities are. Exit 1 if the server gives none of it.`,
+heap, partitions, health and the last lines of its log. It has no payloads and no tokens, but names of lambdas, hosts and
+identities. Exit 1 if the server gives none of it.`,
 		Example: `  kinesin debug bundle
   kinesin debug bundle --server https://kinesin-2:7070 --file kinesin-2.tar.gz`,
 		Args: cobra.NoArgs,

@@ -88,15 +88,20 @@ func TestCommandsPage(t *testing.T) {
 
 // subjects are the parts of docs/reference/configuration.md: settings of a command, by their names.
 var subjects = []struct{ title, note, command, names string }{
-	{"Clients and workers", "Of all commands that call a server.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
+	{"Clients and workers", "Of all commands that call a server. **Several servers** over one store are a list: `--server 10.0.0.1:7070,10.0.0.2:7070`, " +
+		"16 at most. Clients use the first, and the next when that fails: at once if it refuses the connection, after 0.8 s if nothing " +
+		"answers. Workers keep their leases and running tasks meanwhile.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
 	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env"},
-	{"Server", "", "serve", "listen roles horizon window payload-max drain match watch-workers"},
+	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks.", "serve", "listen roles horizon window payload-max drain match watch-workers"},
 	{"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +
 		"same prefix. `pebble` with `sqs` is one process with [deliver lambdas](../how-to/aws.md#4-a-deliver-lambda-read-from-python); `dynamodb` with `memory` is refused.", "serve",
 		"store data queue aws-prefix queue-policies grow-shards message-max deliver-direct inbound-queue inbound-rate inbound-concurrency"},
-	{"Servers over one store", "", "serve", "membership members member-name"},
-	{"Who may call", "See [who may do what](../how-to/access.md).", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
-	{"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation.", "serve",
+	{"Servers over one store", "`kubernetes` needs `POD_NAME` and `POD_NAMESPACE`, and the right to get, list and watch pods and replicasets.", "serve", "membership members member-name"},
+	{"Who may call", "See [who may do what](../how-to/access.md). A file of tokens has one in each line, 32 to 8,192 characters of A-Z, a-z, 0-9 and `-._~+/=`, at most 64: " +
+		"`openssl rand -hex 32` makes one. Clients send the first line of theirs. To replace a token append the new one at the servers, make it " +
+		"the first at the clients, then remove the old one. All files are read again when they change; a broken one leaves the old tokens valid.", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
+	{"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation. " +
+		"A server needs 160 open files (`ulimit -n`) to start; allow 1,024 or more, which bound its connections (`kinesin_connections_max`).", "serve",
 		"lambdas-max lambda-partitions-max partitions-max connections-per-address"},
 	{"Backups and large payloads", "See [backups](../how-to/backup.md).", "serve", "backup-to backup-every backup-keep blobs"},
 	{"Console", "See [console](../how-to/console.md).", "serve",
@@ -124,10 +129,6 @@ log-format: json
 ` + "```" + `
 
 Region, credentials and endpoints on AWS are those of the AWS SDK: ` + "`AWS_REGION`, `AWS_PROFILE`, `AWS_ENDPOINT_URL_DYNAMODB`" + ` …
-
-**Several servers** over one store are one list: ` + "`--server 10.0.0.1:7070,10.0.0.2:7070`" + `, 16 at most. Clients use the first, and
-the next when that fails: at once if it refuses the connection, after 0.8 s if nothing answers. Workers keep their leases
-and running tasks meanwhile.
 `
 
 // TestConfigurationPage compares docs/reference/configuration.md with the settings of the commands.

@@ -29,9 +29,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong with this machine, its settings or its server",
-		Long: `Checks whether a server runs well here with the settings of 'kinesin serve': the settings and the files that they name, the
-clock, open files, the port, the data directory and how long a synced write takes, and tables, queues and rights on AWS. A
-server that answers is asked for its version and clock. Takes the flags of 'kinesin serve' and of a client; changes nothing.
+		Long: `Checks whether a server runs well here with the settings of 'kinesin serve': settings and their files, the clock, open
+files, the port, the data directory, and tables, queues and rights on AWS. Takes the flags of 'kinesin serve' and of a
+client; changes nothing.
 
 Prints a line for each check: ok, warning or wrong. Exit 1 when something is wrong.`,
 		Example: `  kinesin doctor

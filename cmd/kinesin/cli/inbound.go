@@ -65,8 +65,8 @@ func (a *app) senderCommand() *cobra.Command {
 		n.action(a, &cobra.Command{
 			Use:   "revoke",
 			Short: "End the inbound key of a sender for good",
-			Long: `Ends the inbound key of a sender for good, within 10 seconds. Its later messages end in the dead-letter queue of SQS; tasks
-that were taken before run. The name cannot be used again. Exit 1 when there is no such sender.`,
+			Long: `Ends the inbound key of a sender for good, within 10 seconds. Tasks that were taken before run. The name cannot be used
+again. Exit 1 when there is no such sender.`,
 		}, func(ctx context.Context, c *calls, name string) (*kinesinv1.InboundSender, error) {
 			r, err := ask(ctx, c, "revoke sender", c.Keyring.RevokeSender, &kinesinv1.RevokeSenderRequest{Name: name})
 			return r.GetSender(), err

@@ -26,12 +26,12 @@ func (a *app) rejectedCommand() *cobra.Command {
 		Short: "Show, retry and delete messages that were set aside",
 		Long: `Messages of the inbound queue, or single tasks of a message, that could not be accepted, with the reason:
 
-  undecodable      it was sealed with the inbound key and cannot be read: correct the sender
+  undecodable      it was sealed with the inbound key and cannot be read
   newer_version    a newer version sent it: upgrade the servers, then retry
   not_ours         its id was not issued with the inbound key: give the sender the key again
   unknown_lambda   there is no such lambda: create it, then retry
-  invalid          a value is outside what is allowed: correct the sender
-  too_large        its payload is above the server's limit: correct the sender
+  invalid          a value is outside what is allowed
+  too_large        its payload is above the server's limit
   stale            it was received so late that it may have run already: a retry runs it
 
 They are kept until they are deleted. A message that no inbound key vouches for is not kept: SQS moves it to the queue's

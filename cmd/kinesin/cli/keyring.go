@@ -28,10 +28,10 @@ func (a *app) keyringRotateCommand() *cobra.Command {
 	return a.calling(&cobra.Command{
 		Use:   "rotate",
 		Short: "Add a key that seals from soon on",
-		Long: `Adds a key, which seals after 15 minutes, and removes keys that nothing needs any more. The key before it verifies messages for
-45 days: give programs that send to the inbound queue the new key ('kinesin inbound key') meanwhile. Rotate only when all
-servers know 'kinesin keyring'; there is no way back to an earlier release. Exit 1 while the key that was added last does not
-seal yet, and when 128 keys are kept.`,
+		Long: `Adds a key, which seals after 15 minutes, and removes keys that nothing needs any more. The key before it verifies messages
+for 45 days: give programs that send to the inbound queue the new key ('kinesin inbound key') meanwhile. Servers of a
+release without 'kinesin keyring' cannot be used after it. Exit 1 while the key that was added last does not seal yet, and
+when 128 keys are kept.`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		c := over(k)

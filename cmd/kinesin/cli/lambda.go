@@ -181,8 +181,7 @@ func (a *app) lambdaGetCommand() *cobra.Command {
 		Use:   "get NAME [--count | --live=false]",
 		Short: "Show a lambda's settings, and how it does now",
 		Long: `Shows the settings and quotas of a lambda, then live figures: workers, tasks, rates and lateness of the last minute, queues,
-and what holds waiting tasks back. Rates, lateness and what is held back are those of the server that answers, the rest is of
-all servers.`,
+and what holds waiting tasks back. Rates, lateness and what is held back are those of the server that answers.`,
 		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a), Aliases: []string{"show"},
 	}
 	c.Flags().BoolVar(&live, "live", true, "also show live figures")

@@ -24,9 +24,9 @@ func (a *app) lambdaSetCommand() *cobra.Command {
 		Use:     "set NAME",
 		Aliases: []string{"update"},
 		Short:   "Change a lambda's settings",
-		Long: `Changes the given settings and prints all of them; --reset takes settings back to their defaults. They apply to waiting tasks
-too. Mode and priorities are fixed at creation. Shards can only grow; tasks without a key use new ones six minutes later. A
-lambda that Terraform registered keeps a change until its module call changes.`,
+		Long: `Changes the given settings and prints all of them; --reset takes settings back to their defaults. They apply to waiting
+tasks too. Mode and priorities are fixed at creation. Shards can only grow; tasks without a key use new ones six minutes
+later.`,
 		Example: `  kinesin lambda set greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda set greet --shards 8
   kinesin lambda set greet --priority-weights high=8,normal=3,low=1
@@ -80,11 +80,8 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a lambda",
-		Long: `Creates a lambda and prints its settings. NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. One that exists is refused
-(exit 1): set changes it, and kinesin apply creates what is missing.
-
-With --mode deliver there are no attempts, timeout, backoff, poison bound, start-within, priority weights, limits by key,
-retry share and breaker.`,
+		Long: `Creates a lambda and prints its settings. NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. One that exists is
+refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
   kinesin lambda create invoices --mode deliver`,
@@ -135,8 +132,8 @@ func (a *app) lambdaDeleteCommand() *cobra.Command {
 		Use:   "delete NAME [--drop]",
 		Short: "Delete a lambda",
 		Long: `Deletes a lambda. While it has live tasks, or may have some in the inbound queue, this is refused (exit 1), unless --drop is
-set, which drops them, about a thousand a second. If that is interrupted, the lambda accepts tasks again two minutes later. A
-lambda that Terraform registered is deleted with its module call only (exit 1).`,
+set, which drops them, about a thousand a second. A lambda that Terraform registered is deleted with its module call only
+(exit 1).`,
 		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")

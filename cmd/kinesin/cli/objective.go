@@ -88,9 +88,8 @@ func checkObjective(o *admin.Objective, mark string) error {
 	return nil
 }
 
-const objectiveLong = `Shows how many tasks started in the window of an objective, how many of them in time, what is left of the budget (1: all of it,
-below 0: more was late than may be), and how fast it burns: at 1 all of it is used up in one window. What expired, or is late and
-still waits (LATE NOW), counts as late.`
+const objectiveLong = `Shows how many tasks started in the window of an objective, how many of them in time, what is left of the budget (1: all of
+it, below 0: more was late than may be), and how fast it burns: at 1 all of it is used up in one window.`
 
 // promiseText says for people what an objective asks for.
 func promiseText(o *kinesinv1.Objective) string {

@@ -50,11 +50,11 @@ func (a *app) quotaSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set LAMBDA [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N] [--reset SETTINGS]",
 		Short: "Set a quota of a lambda, or take it away",
-		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays; --reset takes limits away. A
-rate of 0 is refused: kinesin gate pause stops starts.
+		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays; --reset takes limits away.
+A rate of 0 is refused: kinesin gate pause stops starts.
 
---concurrency counts attempts that wait in a queue for a worker too. Each server admits its share of --admit, and up to a
-second of it at once; the SDK and schedule --batch try again when a refusal says.`,
+--concurrency counts attempts that wait in a queue for a worker too. Refused calls say when to try again; the SDK and
+schedule --batch do.`,
 		Example: `  kinesin quota set mail --rate 100
   kinesin quota set mail --priority low --rate 20 --burst 50
   kinesin quota set mail --concurrency 20

@@ -45,15 +45,14 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Runs a server and prints its addresses. Tasks that it acknowledges are durable: synced to disk, or in DynamoDB.
 
 The store is embedded (pebble, in --data) or DynamoDB, the queues are in memory or SQS. Several processes may share a
-DynamoDB store: they find each other in it and share the work. Region, credentials and endpoints on AWS are those of the AWS
-SDK (AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL_DYNAMODB …); 'kinesin aws setup' creates tables and queues.
+DynamoDB store: they find each other in it and share the work. 'kinesin aws setup' creates tables and queues.
+docs/reference/configuration.md describes all settings.
 
-Without --auth-token-file and --policy it listens on loopback only; with one of them every call needs a token, except /livez,
-/readyz and /healthz. Files of tokens, identities and certificates are read again when they change.
+Without --auth-token-file and --policy it listens on loopback only; with one of them every call needs a token, except
+/livez, /readyz and /healthz. Files of tokens, identities and certificates are read again when they change.
 
-SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A second
-signal ends it at once; nothing that was acknowledged is lost. It tells systemd (NOTIFY_SOCKET) when it is ready and that it
-lives.
+SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A
+second signal ends it at once; nothing that was acknowledged is lost. It tells systemd (NOTIFY_SOCKET) when it is ready.
 
 Exit 2 for a setting that is refused, such as an address beyond loopback without tokens. Exit 3 when AWS, Kubernetes or the
 clock is not as it must be; the text names what is missing. Exit 1 when the port or the data directory is in use, the store

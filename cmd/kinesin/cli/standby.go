@@ -18,12 +18,12 @@ func (a *app) standbyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "standby --from PLACE --data DIR",
 		Short: "Keep a warm copy of a server's store, or make a server of it",
-		Long: `Keeps a copy of the newest recovery point of a place to which a server backs up (kinesin serve --backup-to), and logs how far
-behind it is, until Ctrl-C. No server runs on the copy.
+		Long: `Keeps a copy of the newest recovery point of a place to which a server backs up (kinesin serve --backup-to), and logs how
+far behind it is, until Ctrl-C. No server runs on the copy.
 
-With --promote it makes a data directory of the copy, or of an empty directory, and ends. It claims the place first: a server
-that works sees that, puts its last recovery point, stops, and never starts again on its data, so nothing is lost. A server
-that cannot reach the place does not see the claim: end it by hand.`,
+With --promote it makes a data directory of the copy, or of an empty directory, and ends. It claims the place first: a
+server that works sees that, puts its last recovery point, stops, and never starts again on its data, so nothing is lost.
+End a server that cannot reach the place by hand.`,
 		Example: `  kinesin standby --from s3://backups/kinesin --data /var/lib/kinesin
   kinesin standby --from s3://backups/kinesin --data /var/lib/kinesin --promote`,
 		Args: cobra.NoArgs,

@@ -52,9 +52,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		Long: `Makes an identity and prints its token, which nobody can show again. Callers send it with --token-file or sdk.WithTokenFile.
 
 A grant is VERB:LAMBDA-PATTERN, or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN; a pattern is a name, or the beginning of names and a star.
-Verbs: ` + access.VerbNames() + `; * for all. One can grant only what one may do oneself.
-
-A name exists once: revoke the token of a name before another one is made for it.`,
+Verbs: ` + access.VerbNames() + `; * for all. One can grant only what one may do oneself.`,
 		Example: `  kinesin token create mail-team --grant 'schedule:mail-*' --grant 'read:mail-*' >mail.token
   kinesin token create worker-7 --grant execute:mail-send --expires 720h
   kinesin token create prometheus --grant metrics`,

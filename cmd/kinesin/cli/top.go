@@ -32,10 +32,9 @@ func (a *app) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [--every D]",
 		Short: "Watch the installation and its lambdas: what is late, what waits, what is coming",
-		Long: `Shows in a terminal what the first page of the console does: what dies, lateness, what will be due, the store, and each lambda
-with its rates, backlog, workers and what holds tasks back. Figures of the whole installation need the grant metrics. q ends
-it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures. Without a terminal, or with -o json, it
-prints that once.`,
+		Long: `Shows in a terminal what the first page of the console does: what dies, lateness, what will be due, the store, and each
+lambda with its rates, backlog, workers and what holds tasks back. q ends it; arrows scroll; l, n, w and f order by
+lateness, name, what waits and failures. Without a terminal, or with -o json, it prints that once.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
