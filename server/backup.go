@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,13 +73,17 @@ func (d *drivers) openBackup(ctx context.Context, c *Config, i *backup.Identity,
 		return fmt.Errorf("%w: backups: %w", ErrConfig, err)
 	}
 	m.point.Set(float64(time.Now().Unix()))
-	d.place = place
+	d.place, d.backedUp = place, &atomic.Pointer[time.Time]{}
+	d.backedUp.Store(new(time.Now()))
 	d.shipper, err = backup.NewShipper(ctx, backup.Config{
 		Place: place, Source: backedUp{d.store.Capabilities()}, Identity: i, Claim: newClaim(c.DataDir, i), Clock: clock.Real(), Log: c.Log,
 		Every: cmp.Or(c.BackupEvery, BackupEveryDefault), Keep: cmp.Or(c.BackupKeep, BackupKeepDefault),
-		Pointed: func(at time.Time) { m.point.Set(float64(at.UnixMicro()) / 1e6) },
-		Sent:    func(bytes int64) { m.sent.Add(float64(bytes)) },
-		Failed:  m.failed.Inc,
+		Pointed: func(at time.Time) {
+			d.backedUp.Store(&at)
+			m.point.Set(float64(at.UnixMicro()) / 1e6)
+		},
+		Sent:   func(bytes int64) { m.sent.Add(float64(bytes)) },
+		Failed: m.failed.Inc,
 	})
 	if err != nil {
 		return fmt.Errorf("backups: %w", err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/policy"
@@ -28,6 +30,12 @@ func (s *Server) openConsole() *web.Console {
 		return nil
 	}
 	of := s.node.Services()
+	var backedUp func() (time.Time, time.Duration)
+	if at := s.drivers.backedUp; at != nil {
+		backedUp = func() (time.Time, time.Duration) {
+			return *at.Load(), cmp.Or(s.config.BackupEvery, BackupEveryDefault)
+		}
+	}
 	return web.New(web.Config{
 		Services: web.Services{
 			Tasks: of.Tasks, Jobs: of.Jobs, Gates: of.Gates, Crons: of.Crons, Lambdas: of.Lambdas, DeadLetters: of.DeadLetters,
@@ -35,7 +43,7 @@ func (s *Server) openConsole() *web.Console {
 		},
 		Source: s.node, Clock: clock.Real(), Log: s.config.Log, Version: s.config.Version, ReadOnly: s.config.ConsoleReadOnly,
 		ForecastRowsMax: s.config.ConsoleRowsMax, TraceURL: s.config.TraceURL,
-		Sessions:    s.node.Sessions(),
+		Sessions: s.node.Sessions(), BackedUp: backedUp,
 		RedirectURL: s.config.ConsoleOIDC.RedirectURL,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
@@ -51,8 +52,9 @@ type drivers struct {
 	aws    *awsclient.Clients // nil without AWS
 	blobs  blobplace.Place    // nil: none
 
-	place   *backup.Place   // of backups; nil: none
-	shipper *backup.Shipper // nil: none
+	place    *backup.Place              // of backups; nil: none
+	shipper  *backup.Shipper            // nil: none
+	backedUp *atomic.Pointer[time.Time] // up to when the place has all
 
 	node *node.Node // from which queues on AWS get the names of lambdas; set before anything is sent
 }

@@ -126,13 +126,13 @@ func (c *call) changed(snap *snapshot) (all []notice) {
 			all = append(all, notice{gateTold(g), to, g.GetCreated()})
 		}
 		if g.GetEnded() >= since {
-			all = append(all, notice{g.GetLambda() + " was resumed" + named("", " by ", g.GetEndedBy()), to, g.GetEnded()})
+			all = append(all, notice{g.GetLambda() + " was resumed" + byWhom(g.GetEndedBy()), to, g.GetEnded()})
 		}
 	}
 	if c.seesAudit() {
 		for _, r := range c.live.audit() {
 			if told := auditTold[r.GetAction()]; told != "" && r.GetOutcome() == "ok" && r.GetAt() >= since {
-				all = append(all, notice{strings.Replace(told, "%s", r.GetTarget(), 1) + " by " + r.GetIdentity(), Prefix + "audit?since=1h", r.GetAt()})
+				all = append(all, notice{strings.Replace(told, "%s", r.GetTarget(), 1) + byWhom(r.GetIdentity()), Prefix + "audit?since=1h", r.GetAt()})
 			}
 		}
 	}
@@ -146,5 +146,10 @@ func (c *call) changed(snap *snapshot) (all []notice) {
 // gateTold says what a gate does, whose it is and why.
 func gateTold(g *kinesinv1.Gate) string {
 	of := g.GetLambda() + named("", ", priority ", g.GetPriority(), ", collection ", g.GetCollection(), ", tag ", g.GetTag())
-	return either(g.GetAction() == "drop", "Due tasks of "+of+" are dropped", of+" was paused") + " by " + g.GetOwner() + ": " + short(g.GetReason())
+	return either(g.GetAction() == "drop", "Due tasks of "+of+" are dropped", of+" was paused") + byWhom(g.GetOwner()) + ": " + short(g.GetReason())
+}
+
+// byWhom says who did something, unless nobody has to say who he is.
+func byWhom(identity string) string {
+	return either(identity == "" || identity == access.AnonymousName, "", " by "+identity)
 }

@@ -41,6 +41,8 @@ type Config struct {
 	ReadOnly bool // offers and takes no changes
 	// ForecastRowsMax bounds the rows that one count of what will be due reads; 0: the default.
 	ForecastRowsMax int
+	// BackedUp returns up to when the place of backups has all, and how often it is to get more; nil: there is none.
+	BackedUp func() (until time.Time, every time.Duration)
 	// TraceURL is where a trace is shown, with {trace_id} in place of its id; empty: nowhere.
 	TraceURL string
 	// SignIn checks a token that somebody enters. nil: nobody has to sign in.

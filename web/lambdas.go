@@ -88,6 +88,10 @@ type lambdaBody struct {
 	Operate bool
 	Plan    *gatePlan
 	Fleet   bool
+	Alone   bool // there is one server
+
+	Errors    []*lambdaError // the most frequent first, at most errorsShown
+	ErrorsNot bool           // they were not read: this store bills reads
 
 	Objective *objective // nil: none
 	HeldKeys  []*heldKey
@@ -115,7 +119,7 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 		return err
 	}
 	l := response.GetLambda()
-	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet()}
+	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet(), Alone: alone(&c.live.snapshot().fleet)}
 	if l.GetRegistered() {
 		b.From = "a registration (Terraform)"
 	}
@@ -126,6 +130,9 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 		}
 		b.Objective = objectives[name]
 		if b.HeldKeys, b.KeysMore, err = c.heldKeys(l); err != nil {
+			return err
+		}
+		if err := c.addErrors(b); err != nil {
 			return err
 		}
 	}
@@ -160,13 +167,100 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 	return c.show(name, Prefix+"lambdas", lambdaPage(b))
 }
 
-// actOnLambda pauses and resumes a lambda by gates, and sets quotas. A gate is counted first and set when
-// that is confirmed.
+const (
+	// errorsRead is how many tasks of each kind a page reads to tell of which errors they died or wait for a retry.
+	errorsRead, errorsShown = 500, 10
+	deadLately              = "state=dead and ended>-1d"
+)
+
+// lambdaError is an error of the last attempt of some tasks of a lambda.
+type lambdaError struct {
+	Text           string
+	Dead, Retrying int
+	Last           int64 // when the newest of those attempts ended
+}
+
+// addErrors adds the errors of tasks that died in the last day, or wait for a retry.
+func (c *call) addErrors(b *lambdaBody) error {
+	if c.live.snapshot().fleet.Store.Metered && c.field("scan") == "" {
+		b.ErrorsNot = true
+		return nil
+	}
+	byText := map[string]*lambdaError{}
+	for _, where := range []string{deadLately, "state=retriable_failure"} {
+		response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: "lambda=" + quote(b.GetName()) + " and " + where, Limit: errorsRead})
+		if err != nil {
+			return err
+		}
+		for _, t := range response.GetTasks() {
+			text := lastError(t)
+			e := byText[text]
+			if e == nil {
+				e = &lambdaError{Text: text}
+				byText[text], b.Errors = e, append(b.Errors, e)
+			}
+			if where == deadLately {
+				e.Dead++
+			} else {
+				e.Retrying++
+			}
+			if n := len(t.GetAttempts()); n > 0 {
+				e.Last = max(e.Last, t.GetAttempts()[n-1].GetEnd())
+			}
+		}
+	}
+	slices.SortStableFunc(b.Errors, func(x, y *lambdaError) int { return cmp.Compare(y.Dead+y.Retrying, x.Dead+x.Retrying) })
+	b.Errors = b.Errors[:min(len(b.Errors), errorsShown)]
+	return nil
+}
+
+// unsaid is the reason of a gate that one click has set, until somebody says another.
+const unsaid = "no reason given"
+
+// pause has a gate hold the whole lambda at once. Why is asked afterwards.
+func (c *call) pause(name, path string) error {
+	gate := &kinesinv1.Gate{Action: "pause", Lambda: name, Reason: unsaid}
+	if _, err := c.Gates.SetGate(c.r.Context(), &kinesinv1.SetGateRequest{Gate: gate, RequestId: requestID(c.field("request"))}); err != nil {
+		return err
+	}
+	return c.goTo(path, "paused")
+}
+
+// explain says why a gate holds: by a gate in its place, which is set before the other one ends.
+func (c *call) explain(path string) error {
+	ctx := c.r.Context()
+	if c.field("reason") == "" {
+		return invalid("say why: whoever looks next wants to know why nothing runs")
+	}
+	response, err := c.Gates.GetGate(ctx, &kinesinv1.GetGateRequest{Id: c.field("gate")})
+	if err != nil {
+		return err
+	}
+	old := response.GetGate()
+	if old.GetState() == "ended" {
+		return invalid("this gate has ended: it holds nothing that needs a reason")
+	}
+	gate := &kinesinv1.Gate{Action: old.GetAction(), Lambda: old.GetLambda(), Priority: old.GetPriority(), Collection: old.GetCollection(), Tag: old.GetTag(), Until: old.GetUntil(), Reason: c.field("reason")}
+	if _, err := c.Gates.SetGate(ctx, &kinesinv1.SetGateRequest{Gate: gate, RequestId: requestID(c.field("request"))}); err != nil {
+		return err
+	}
+	if _, err := c.Gates.ResumeGate(ctx, &kinesinv1.ResumeGateRequest{Id: old.GetId()}); err != nil {
+		return err
+	}
+	return c.goTo(path, "changed")
+}
+
+// actOnLambda pauses and resumes a lambda by gates, and sets quotas. A gate of some of its tasks is counted first and
+// set when that is confirmed.
 func actOnLambda(c *call) error {
 	name := c.r.PathValue("name")
 	path := lambdaPath(name)
 	ctx := c.r.Context()
 	switch c.field("action") {
+	case "pause-all":
+		return c.pause(name, path)
+	case "why":
+		return c.explain(path)
 	case "pause", "drop":
 		return c.setGate(name, path)
 	case "objective", "objective-delete":
@@ -208,7 +302,7 @@ func actOnLambda(c *call) error {
 		}
 		return c.goTo(path, "quota")
 	}
-	return invalid("action %q: want pause, drop, resume, quota, objective or objective-delete", c.field("action"))
+	return invalid("action %q: want pause-all, why, pause, drop, resume, quota, objective or objective-delete", c.field("action"))
 }
 
 func (c *call) setGate(name, path string) error {

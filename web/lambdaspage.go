@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,33 +74,95 @@ func lambdaPage(b *lambdaBody) g.Node {
 				of := named(": ", "", gate.GetPriority(), "", gate.GetCollection(), "", gate.GetTag())
 				return badge("warn", either(gate.GetAction() == "drop", "drops", "paused")+of)
 			}),
+			g.If(b.Operate && b.Plan == nil && !isPaused(b.Gates), post(hidden("action", "pause-all", "request", newRequest()), button("Pause"))),
 		),
 		h.P(h.Class("lead"), joined(" · ", g.Group{
 			link(tasksPath(where, "", ""), "Tasks"), link(tasksPath(where+overdue, "due", ""), "Overdue"), link(tasksPath(where+" and state=dead", "", ""), "Dead"),
 			link(withQuery(Prefix+"dead", "q", where), "Dead by error"),
 		})),
 		g.Iff(b.Plan != nil, func() g.Node { return gatePlanned(b.Plan) }),
-		g.Iff(b.Live != nil, func() g.Node { return lambdaLive(b.Live, b.Now) }),
+		gatesNow(b),
+		g.Iff(b.Live != nil, func() g.Node {
+			return g.Group{h.Div(h.Class("plots"), minutePlots(b.GetName(), b.Alone)), lambdaLive(b.Live, b.Now)}
+		}),
 		g.If(b.Live == nil, h.P(h.Class("none"), text("You need the grant "), code("read"), text(" on the whole lambda to see live figures."))),
 		columns(
+			g.If(b.Live != nil, section("errors", "Errors", errorsTable(b))),
 			section("objective", "Objective", objectiveShown(b.Objective), g.If(b.Operate, objectiveActions(b.Objective))),
-			h.Div(g.If(len(b.HeldKeys) > 0, section("keys", "Limit keys that are held back", heldKeysList(b)))),
 		),
+		g.If(len(b.HeldKeys) > 0, section("keys", "Limit keys that are held back", heldKeysList(b))),
 		columns(
-			section("gates", "Gates", gatesTable(b), g.If(b.Operate, gateActions(b)), g.If(len(b.Ended) > 0, endedGates(b.Ended))),
+			section("gates", "Gates", g.If(len(b.Gates) == 0, none("None: nothing is paused.")), g.If(b.Operate, gateActions(b)), g.If(len(b.Ended) > 0, endedGates(b.Ended))),
 			section("quotas", "Quotas", quotasTable(b.Quotas), g.If(b.Operate, actions(action(
 				"Set a quota…", hidden("action", "quota"), field("rate", "Starts per second", decimal(), size(8)), agree("no-rate", "No bound of starts"),
 				field("concurrency", "Running at once", numeric(), size(8)), agree("no-concurrency", "No bound of what runs"),
 				meta(text("Empty: as it is. It holds over all servers.")), primary("Set"),
 			)))),
 		),
-		columns(section("settings", "Settings", facts(lambdaFacts(b))), h.Div(
+		columns(
 			g.If(b.Fleet, section("workers", "Workers", lambdaWorkers(b))),
 			g.If(len(b.Crons) > 0, section("crons", "Crons", heldList(g.Map(b.Crons, func(k *kinesinv1.Cron) g.Node {
 				return h.Li(link(cronPath(k.GetName()), k.GetName()), text(" "), code(k.GetSchedule()), text(" "), note(text(k.GetZone())))
 			})))),
-		)),
+		),
+		details("hint", "Settings", facts(lambdaFacts(b))),
 	}
+}
+
+// isPaused reports whether one of some gates pauses the whole lambda.
+func isPaused(gates []*kinesinv1.Gate) bool {
+	return slices.ContainsFunc(gates, func(of *kinesinv1.Gate) bool {
+		return of.GetAction() == "pause" && of.GetState() == "active" && of.GetPriority()+of.GetCollection()+of.GetTag() == ""
+	})
+}
+
+// gatesNow says which gates hold tasks of the lambda, each with one click that ends it, and asks for a reason if none was
+// given.
+func gatesNow(b *lambdaBody) g.Node {
+	return g.Map(b.Gates, func(gate *kinesinv1.Gate) g.Node {
+		return h.Div(
+			h.Class("problems paused"),
+			h.P(
+				strong(gateTold(gate)), text(" "), moment(gate.GetCreated()), g.If(gate.GetUntil() != 0, g.Group{text(", until "), moment(gate.GetUntil())}),
+				g.If(gate.GetState() != "active", g.Group{text(" "), state(gate.GetState())}),
+			),
+			g.If(b.Operate, g.Group{
+				post(hidden("action", "resume", "gate", gate.GetId()), primary("Resume")),
+				action(
+					"Resume slowly…", hidden("action", "resume", "gate", gate.GetId()),
+					fieldAs("pace-"+gate.GetId(), "pace", "Tasks per second", numeric(), h.Required(), size(8)),
+					meta(text("The tasks that it holds start at this pace.")), primary("Resume at this pace"),
+				),
+				g.If(gate.GetReason() == unsaid, post(
+					hidden("action", "why", "gate", gate.GetId(), "request", newRequest()),
+					fieldAs("why-"+gate.GetId(), "reason", "Why?", h.Required(), reasonMax(), size(24)), text(" "), button("Say why"),
+				)),
+			}),
+		)
+	})
+}
+
+// errorsTable shows of which errors tasks died or wait for a retry.
+func errorsTable(b *lambdaBody) g.Node {
+	where := "lambda=" + quote(b.GetName()) + " and error="
+	switch {
+	case b.ErrorsNot:
+		return g.Group{
+			meta(text("This store bills reads: up to " + number(2*errorsRead) + " tasks are read to tell of which errors they died.")),
+			buttons(buttonLink(withQuery(lambdaPath(b.GetName()), "scan", "yes"), "Read them")),
+		}
+	case len(b.Errors) == 0:
+		return none("No task died in the last day, and none waits for a retry.")
+	}
+	count := func(n int, and, of string) g.Node {
+		return h.Td(h.Class("n"), either(n > 0, link(tasksPath(where+quote(of)+" and "+and, "", ""), number(n)+either(n == errorsRead, "+", "")), text("–")))
+	}
+	return table(g.Group{th("Error of the last attempt"), thNumber("Dead, last day"), thNumber("To retry")}, g.Map(b.Errors, func(e *lambdaError) g.Node {
+		return h.Tr(
+			tdText(wrapped(orDash(e.Text != "", short(e.Text))), below(moment(e.Last))),
+			count(e.Dead, deadLately, e.Text), count(e.Retrying, "state=retriable_failure", e.Text),
+		)
+	}))
 }
 
 func heldList(items g.Group) g.Node { return h.Ul(h.Class("held"), items) }
@@ -222,31 +285,9 @@ func heldKeysList(b *lambdaBody) g.Node {
 	}
 }
 
-func gatesTable(b *lambdaBody) g.Node {
-	if len(b.Gates) == 0 {
-		return none("None: nothing is paused.")
-	}
-	return table(g.Group{th("Gate"), th("Reason"), th("Until"), thUnseen("Resume")}, g.Map(b.Gates, func(gate *kinesinv1.Gate) g.Node {
-		of := named(" ", "priority ", gate.GetPriority(), "collection ", gate.GetCollection(), "tag ", gate.GetTag())
-		until := text("resumed")
-		if gate.GetUntil() != 0 {
-			until = moment(gate.GetUntil())
-		}
-		return h.Tr(
-			h.Td(state(gate.GetAction()), g.If(gate.GetState() != "active", g.Group{text(" "), state(gate.GetState())}), text(of)),
-			tdText(text(gate.GetReason()), below(text(gate.GetOwner()+", "), moment(gate.GetCreated()))), h.Td(until),
-			h.Td(g.If(b.Operate, action(
-				"Resume…", hidden("action", "resume", "gate", gate.GetId()),
-				fieldAs("pace-"+gate.GetId(), "pace", "Tasks per second", numeric(), size(8)),
-				meta(text("The tasks that it holds start at this pace. Empty: all at once.")), primary("Resume"),
-			))),
-		)
-	}))
-}
-
 func gateActions(b *lambdaBody) g.Node {
 	return actions(
-		action("Pause…", hidden("action", "pause"), gateFields("pause", b.GetPriorities()), primary("Count what it would hold")),
+		action("Pause some, or until…", hidden("action", "pause"), gateFields("pause", b.GetPriorities()), primary("Count what it would hold")),
 		action(
 			"Drop…", hidden("action", "drop"), h.P(text("Tasks end as dropped when they are due.")), gateFields("drop", b.GetPriorities()),
 			primary("Count what it would drop"),
@@ -344,7 +385,7 @@ func lambdaWorkers(b *lambdaBody) g.Node {
 		return empty(h.P(text("None runs its tasks.")), h.P(text("Start one: "), code("kinesin worker --lambda "+b.GetName()+" -- COMMAND")))
 	}
 	return heldList(g.Map(b.Workers, func(w overview.Worker) g.Node {
-		slots := either(w.Here, slotsText(w)+" slots", "at another server, or by calls")
+		slots := either(w.Here, slotsText(w)+" slots", either(b.Alone, "by calls", "at another server, or by calls"))
 		return h.Li(link(workerTasks(w.ID), w.Name), text(" "), note(text(slots)))
 	}))
 }

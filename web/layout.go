@@ -3,6 +3,8 @@ package web
 import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/kinesin-io/kinesin/internal/access"
 )
 
 // page is what every page has.
@@ -86,7 +88,7 @@ func viewer(p *page) g.Node {
 	if p.SignedIn {
 		return post(h.Action(Prefix+"signout"), name, button("Sign out", h.Class("quiet")))
 	}
-	return g.If(p.Who != "anonymous", name)
+	return g.If(p.Who != access.AnonymousName, name)
 }
 
 func keysHelp() g.Node {

@@ -18,6 +18,13 @@ const lambdasShownMax = 12
 // burningShownMax bounds the lambdas of which the first page says that they are short of error budget.
 const burningShownMax = 5
 
+// A backup is late when it is older than backupLate and than so many times what is asked for, as the alert of
+// deploy/prometheus has it.
+const (
+	backupLate      = 5 * time.Minute
+	backupLateTimes = 5
+)
+
 type nowBody struct {
 	At        time.Time
 	Problems  []notice
@@ -177,6 +184,11 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		}
 		if f.Store.Full {
 			add("", "The store is full: it takes no new tasks.")
+		}
+		if c.BackedUp != nil {
+			if until, every := c.BackedUp(); snap.at.Sub(until) > max(backupLate, backupLateTimes*every) {
+				all = append(all, notice{"The place of backups does not get what is new. It has all until", "", until.UnixMicro()})
+			}
 		}
 		if len(f.Store.Damaged) > 0 {
 			add("", "The store has damaged files: "+strings.Join(f.Store.Damaged, ", ")+".")

@@ -3,7 +3,10 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -36,7 +39,28 @@ func (failingSource) Failed(string) (hour, day uint64)        { return 33, 41 }
 type fakeGates struct {
 	kinesinv1connect.UnimplementedGateServiceHandler
 
-	all []*kinesinv1.Gate
+	all  []*kinesinv1.Gate
+	acts []string
+}
+
+func (f *fakeGates) did() string { return strings.Join(f.acts, "; ") }
+
+func (f *fakeGates) SetGate(_ context.Context, r *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error) {
+	g := r.GetGate()
+	if len(r.GetRequestId()) == 0 || r.GetDryRun() {
+		return nil, errors.New("a call that may not be repeated, or sets nothing")
+	}
+	f.acts = append(f.acts, strings.Join([]string{"set", g.GetAction(), g.GetLambda(), g.GetTag(), g.GetReason()}, " "))
+	return &kinesinv1.SetGateResponse{Gate: g}, nil
+}
+
+func (f *fakeGates) GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
+	return &kinesinv1.GetGateResponse{Gate: f.all[0]}, nil
+}
+
+func (f *fakeGates) ResumeGate(_ context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
+	f.acts = append(f.acts, "resume "+r.GetId())
+	return &kinesinv1.ResumeGateResponse{}, nil
 }
 
 func (f *fakeGates) ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
@@ -109,14 +133,19 @@ func TestTheFirstPageSaysWhatFails(t *testing.T) {
 	}
 	minutes[10].Failed, minutes[50].Failed, minutes[53].Failed, minutes[59].Failed, minutes[59].Started = 1, 5, 5, 9, 0
 	k.Source = failingSource{fakeSource{"mail"}, minutes, 1}
+	k.BackedUp = func() (time.Time, time.Duration) { return now.Add(-10 * time.Minute), 10 * time.Second }
 	page := as(k, access.All(), "GET", "/ui/", nil).Body.String()
 	for _, want := range []string{
-		"Attempts of mail fail, 33 in the last hour, since</a> <time datetime=\"" + now.Add(-9*time.Minute).UTC().Format("2006-01-02T15:04"), "The store is full", "damaged files: 000007.sst",
+		"The place of backups does not get what is new. It has all until <time", "Attempts of mail fail, 33 in the last hour, since</a> <time datetime=\"" + now.Add(-9*time.Minute).UTC().Format("2006-01-02T15:04"), "The store is full", "damaged files: 000007.sst",
 		`<h2>Failed attempts</h2><p class="figure">33<small> last hour`, "41 in the last day",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q: %s", want, page)
 		}
+	}
+	k.BackedUp = func() (time.Time, time.Duration) { return now.Add(-10 * time.Minute), 5 * time.Minute }
+	if page = as(New(k.Config), access.All(), "GET", "/ui/", nil).Body.String(); strings.Contains(page, "place of backups") {
+		t.Error("a backup every five minutes is late after ten:", page)
 	}
 	var p struct {
 		Values [][]*float64
@@ -178,5 +207,48 @@ func TestOneServerShowsNothingOfFleets(t *testing.T) {
 				t.Errorf("%d servers, and %q: %v: %s", servers, word, !want, page)
 			}
 		}
+	}
+}
+
+// One click pauses a lambda, and why is said afterwards by a gate that is set before the other one ends.
+func TestPauseInOneClick(t *testing.T) {
+	k, _ := newFakes("mail")
+	gates := &fakeGates{}
+	k.Gates = gates
+	if w := as(k, access.All(), "POST", "/ui/lambdas/mail", url.Values{"action": {"pause-all"}, "request": {newRequest()}}); w.Code != http.StatusSeeOther || gates.did() != "set pause mail  no reason given" {
+		t.Errorf("%d, did %q", w.Code, gates.did())
+	}
+	gates.all = []*kinesinv1.Gate{{Id: "1", Action: "pause", Lambda: "mail", Tag: "customer=7", Reason: unsaid, State: "active"}}
+	for _, c := range []struct {
+		reason, did string
+		status      int
+	}{
+		{"", "", http.StatusBadRequest},
+		{"a bad deploy", "set pause mail customer=7 a bad deploy; resume 1", http.StatusSeeOther},
+	} {
+		gates.acts = nil
+		w := as(k, access.All(), "POST", "/ui/lambdas/mail", url.Values{"action": {"why"}, "gate": {"1"}, "reason": {c.reason}, "request": {newRequest()}})
+		if w.Code != c.status || gates.did() != c.did {
+			t.Errorf("because of %q: %d, did %q", c.reason, w.Code, gates.did())
+		}
+	}
+	gates.acts, gates.all[0].State = nil, "ended"
+	if w := as(k, access.All(), "POST", "/ui/lambdas/mail", url.Values{"action": {"why"}, "gate": {"1"}, "reason": {"late"}}); w.Code != http.StatusBadRequest || gates.did() != "" {
+		t.Errorf("of a gate that has ended: %d, did %q", w.Code, gates.did())
+	}
+}
+
+// The page of a lambda tells of which errors its tasks died, or wait for a retry.
+func TestErrorsOfALambda(t *testing.T) {
+	b := &lambdaBody{Lambda: &kinesinv1.Lambda{Name: "mail"}}
+	k, f := newFakes("timeout")
+	c := &call{Console: k, r: httptest.NewRequest(http.MethodGet, "/ui/lambdas/mail", nil)}
+	if err := c.addErrors(b); err != nil || len(b.Errors) != 1 || *b.Errors[0] != (lambdaError{"timeout", 1, 1, 2}) || len(f.lists) != 2 {
+		t.Errorf("%v, %v", b.Errors, err)
+	}
+	k.Source = meteredSource{fakeSource{"text"}}
+	c = &call{Console: New(k.Config), r: c.r}
+	if err := c.addErrors(b); err != nil || !b.ErrorsNot || len(f.lists) != 2 {
+		t.Errorf("where reads cost money: %v, %v", b.ErrorsNot, f.lists)
 	}
 }

@@ -68,7 +68,7 @@ func (c *call) plotMinutes(names []string, of func(m *overview.Minute, seconds f
 // plotRates sends starts and ends per second by the minute, and of all lambdas together failures; those of one have a
 // plot of their own.
 func plotRates(c *call) error {
-	names := []string{"started", "ended", "failed attempts"}
+	names := []string{"started", "ended", "failed"}
 	if c.r.URL.Query().Get("lambda") != "" {
 		names = names[:2]
 	}

@@ -42,6 +42,7 @@ func TestEveryPage(t *testing.T) {
 		{"crons", "/ui/crons"},
 		{"crons-new", "/ui/crons?lambda=mail"},
 		{"cron", "/ui/crons/nightly-report"},
+		{"groups", "/ui/groups"},
 		{"workers", "/ui/workers"},
 		{"jobs", "/ui/jobs"},
 		{"audit", "/ui/audit"},
@@ -58,7 +59,7 @@ func TestEveryPage(t *testing.T) {
 		for _, p := range pages {
 			where := p.name + " in " + look.name
 			b.open(p.path)
-			if strings.HasPrefix(p.name, "now") {
+			if p.name == "now" || strings.HasPrefix(p.path, "/ui/lambdas/") {
 				b.do(chromedp.WaitReady(".plot canvas"))
 			}
 			var headings, wide int
@@ -112,15 +113,26 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.look(1280, 860, "light")
 
 	b.open("/ui/lambdas/mail")
-	b.submit(chromedp.Click(`//summary[text()="Pause…"]`), chromedp.SendKeys(`#reason-pause`, "database maintenance"), chromedp.SendKeys(`#for-pause`, "1h"),
+	b.submit(chromedp.Click(`//button[text()="Pause"]`))
+	b.has("Paused everywhere", "mail was paused: no reason given", "Resume")
+	b.picture("paused")
+	b.accessible("a lambda that one click has paused")
+	b.submit(chromedp.SendKeys(`//label[text()="Why?"]/following-sibling::input`, "a bad deploy"), chromedp.Click(`//button[text()="Say why"]`))
+	b.has("mail was paused: a bad deploy", "Ended gates")
+	b.open("/ui/")
+	b.do(chromedp.WaitVisible(`//*[@class="changed"]//a[contains(., "mail was paused: a bad deploy")]`))
+	b.submit(chromedp.Click(`//*[@class="changed"]//a[contains(., "mail was paused: a bad deploy")]`))
+	b.submit(chromedp.Click(`//button[text()="Resume"]`))
+	b.has("Resumed.", "nothing is paused")
+	b.submit(chromedp.Click(`//summary[text()="Pause some, or until…"]`), chromedp.SendKeys(`#reason-pause`, "database maintenance"), chromedp.SendKeys(`#for-pause`, "1h"),
 		chromedp.Click(`//button[text()="Count what it would hold"]`))
 	b.has("Pause mail?", "database maintenance", "more in the next hour")
 	b.picture("pause")
 	b.accessible("the plan of a gate")
 	b.submit(chromedp.Click(`.plan button.danger`))
-	b.has("Paused everywhere", "database maintenance", "anonymous")
-	b.submit(chromedp.Click(`//summary[text()="Resume…"]`), chromedp.Click(`//button[text()="Resume"]`))
-	b.has("Resumed.", "nothing is paused")
+	b.has("Paused everywhere", "database maintenance", "until")
+	b.submit(chromedp.Click(`//summary[text()="Resume slowly…"]`), chromedp.SendKeys(`//label[text()="Tasks per second"]/following-sibling::input`, "50"), chromedp.Click(`//button[text()="Resume at this pace"]`))
+	b.has("Resumed.")
 
 	b.open("/ui/tasks?q=" + url.QueryEscape("lambda=invoice and state=scheduled"))
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("x"), chromedp.KeyEvent("j"), chromedp.KeyEvent("x"))

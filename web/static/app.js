@@ -148,7 +148,7 @@
 				tzDate: (t) => (utc ? uPlot.tzDate(new Date(t * 1e3), 'UTC') : new Date(t * 1e3)),
 				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high + (bars ? 1800 : 0)]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
 				axes: [{ ...axis, values: (u, times) => times.map((t) => new Intl.DateTimeFormat('sv-SE', { timeZone: utc ? 'UTC' : own, hour: '2-digit', minute: '2-digit' }).format(new Date(t * 1e3))) },
-					{ ...axis, size: 58, values: (u, all) => all.map(figure) }],
+					{ ...axis, size: late ? 68 : 52, values: (u, all) => all.map(figure) }],
 				series: [{ label: 'time', value: (u, t) => (t == null ? '–' : text(utc ? inUTC : inOwn, new Date(t * 1e3)).slice(0, 16)) }, ...this.data.names.map((label, i) => ({
 					label, stroke: c[series[i]], width: 1.5, spanGaps: true, points: { show: !bars && rows[0].length < 3 },
 					fill: bars && !i ? c.accent : undefined, paths: bars ? (i ? () => null : uPlot.paths.bars({ size: [0.7], align: 1 })) : undefined,
