@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -63,6 +64,8 @@ type Source interface {
 	Minutes(lambda string, count int) []overview.Minute
 	// Failed tells how many attempts of a lambda failed.
 	Failed(lambda string) (hour, day uint64)
+	// NewestGroups returns groups that the caller may read; more: there are others, or may be.
+	NewestGroups(ctx context.Context, limit int) (newest []*kinesinv1.Group, more bool, err error)
 	Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error)
 }
 

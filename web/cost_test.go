@@ -37,6 +37,8 @@ func TestScansAreConfirmedWhereReadsCostMoney(t *testing.T) {
 			"/ui/tasks?order=-created":                             true,
 			"/ui/tasks?order=-created&q=lambda%3Dmail":             true,
 			"/ui/tasks?order=live":                                 false,
+			"/ui/groups":                                           true,
+			"/ui/groups?scan=yes":                                  false,
 			"/ui/tasks?order=-ended&scan=yes":                      false,
 			"/ui/tasks?scan=yes&q=" + url.QueryEscape("key=order"): false,
 		} {

@@ -78,6 +78,7 @@ func menu(p *page) g.Node {
 	}
 	return h.Nav(labelled("Sections"), h.Ul(
 		item("", "Now"), item("tasks", "Tasks"), item("lambdas", "Lambdas"), item("dead", "Dead letters"), item("crons", "Crons"),
+		item("groups", "Chains"),
 		g.If(p.SeesFleet, item("workers", "Workers")), item("jobs", "Jobs"), g.If(p.SeesAudit, item("audit", "Audit")),
 	))
 }

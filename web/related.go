@@ -46,9 +46,17 @@ func (c *call) relatedOf(t *kinesinv1.Task) *related {
 	if group == "" {
 		return r
 	}
+	err := c.addGroup(r, group, t.GetMember().GetIndex())
+	r.missing("Its group", err)
+	return r
+}
+
+// addGroup reads a group, and the members around one of them.
+func (c *call) addGroup(r *related, group string, at uint32) error {
+	ctx := c.r.Context()
 	response, err := c.Groups.GetGroup(ctx, &kinesinv1.GetGroupRequest{Id: group})
-	if r.missing("Its group", err); err != nil {
-		return r
+	if err != nil {
+		return err
 	}
 	r.Group = response.GetGroup()
 	counts := r.Group.GetCounts()
@@ -56,13 +64,13 @@ func (c *call) relatedOf(t *kinesinv1.Task) *related {
 		r.Ends = append(r.Ends, end{state, counts[state]})
 	}
 	from := uint32(0)
-	if at := t.GetMember().GetIndex(); at >= membersShown { // a page of which the task is one
+	if at >= membersShown { // a page of which the task is one
 		from = at - membersShown/2
 	}
 	members, err := c.Groups.ListMembers(ctx, &kinesinv1.ListMembersRequest{Group: group, From: from, Limit: membersShown})
 	r.Members, r.More = members.GetMembers(), members.GetMore() || from > 0
 	r.missing("The members of its group", err)
-	return r
+	return nil
 }
 
 func (r *related) missing(what string, err error) {

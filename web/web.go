@@ -42,6 +42,8 @@ func New(c Config) *Console {
 	page("GET /ui/crons/preview", previewCron)
 	page("GET /ui/crons/{name}", showCron)
 	page("POST /ui/crons/{name}", actOnCron)
+	page("GET /ui/groups", showGroups)
+	page("GET /ui/groups/{id}", showGroup)
 	page("GET /ui/workers", showWorkers)
 	page("GET /ui/jobs", showJobs)
 	page("GET /ui/jobs/{id}", showJob)

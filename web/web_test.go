@@ -116,6 +116,10 @@ func (s fakeSource) Window(time.Duration) overview.Window {
 }
 func (fakeSource) Minutes(string, int) []overview.Minute { return nil }
 func (fakeSource) Failed(string) (hour, day uint64)      { return 0, 0 }
+func (s fakeSource) NewestGroups(context.Context, int) (newest []*kinesinv1.Group, more bool, err error) {
+	return []*kinesinv1.Group{{Id: s.text, State: "open", CreatedBy: s.text, Problem: s.text, FollowUps: []*kinesinv1.GroupFollowUp{{Lambda: s.text}}}}, false, nil
+}
+
 func (s fakeSource) Forecast(_ context.Context, edges []time.Time, _ int) (overview.Forecast, error) {
 	return overview.Forecast{At: edges[0], Edges: edges, Lambdas: []overview.DueOf{{Lambda: s.text, Due: make([]int64, len(edges))}}}, nil
 }
@@ -176,7 +180,7 @@ var (
 func TestPagesEscapeWhatTheyShow(t *testing.T) {
 	for _, text := range evil {
 		k, _ := newFakes(text)
-		for _, path := range []string{"/ui/", "/ui/tasks?q=" + url.QueryEscape(text), "/ui/tasks/" + url.PathEscape(text) + "?payload=1", "/ui/lambdas?q=" + url.QueryEscape(text), "/ui/workers", "/ui/" + url.PathEscape(text), "/ui/tasks?cursor=" + url.QueryEscape(text)} {
+		for _, path := range []string{"/ui/", "/ui/tasks?q=" + url.QueryEscape(text), "/ui/tasks/" + url.PathEscape(text) + "?payload=1", "/ui/lambdas?q=" + url.QueryEscape(text), "/ui/workers", "/ui/groups", "/ui/" + url.PathEscape(text), "/ui/tasks?cursor=" + url.QueryEscape(text)} {
 			w := as(k, access.All(), "GET", path, nil)
 			checkPage(t, fmt.Sprintf("%s of %q", path, text), w)
 			if strings.ContainsRune(quoted.ReplaceAllString(w.Body.String(), ""), '\u202e') { // a field has what was typed

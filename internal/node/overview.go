@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/overview"
 	"github.com/kinesin-io/kinesin/partition"
@@ -152,6 +153,11 @@ func (n *Node) Failed(lambda string) (hour, day uint64) {
 // Forecast counts what will be due; see inbound.Forecast.
 func (n *Node) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error) {
 	return n.inbound.Forecast(ctx, edges, rowsMax)
+}
+
+// NewestGroups returns the newest groups that the caller may read; see group.Service.Newest.
+func (n *Node) NewestGroups(ctx context.Context, limit int) (newest []*kinesinv1.Group, more bool, err error) {
+	return n.grouping.Newest(ctx, limit)
 }
 
 // HasInbound reports whether this node has the role that serves users.

@@ -55,6 +55,7 @@ var fields = []field{ //nolint:gochecknoglobals // a table
 	{name: "ended", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Ended), !t.Ended.IsZero() }},
 	{name: "created", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Created), !t.Created.IsZero() }},
 	{name: "attempts", kind: number, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Attempt), true }},
+	{name: "followups", kind: number, needs: knowRest, number: followUpsOf},
 	{name: "any", needs: knowRest, text: wordsOf},
 }
 
@@ -67,6 +68,14 @@ func wordsOf(s *Subject) []string {
 		all = append(all, tag.Value)
 	}
 	return all
+}
+
+// followUpsOf returns how many tasks the task itself names that may follow it in its chain.
+func followUpsOf(t *task.Task) (n int64, has bool) {
+	if t.Chain != nil {
+		n = int64(t.Chain.FollowCount)
+	}
+	return n, true
 }
 
 // errorOf returns the error text of the newest attempt that has ended.

@@ -17,6 +17,7 @@ func sample() task.Task {
 	return task.Task{
 		ID: task.ID{1, 2, 3, 4, 5, 6}, State: task.Dead, Collection: "customer 7", Key: "order-12", Due: now.Add(-2 * time.Hour), Created: now.Add(-3 * time.Hour),
 		Ended: now.Add(-time.Hour), Attempt: 5, Tags: []task.Tag{{Name: "region", Value: "eu"}},
+		Chain:   &task.Chain{FollowCount: 2},
 		History: []task.Attempt{{Worker: "w1", Error: "no route"}, {Worker: "w2", Error: `dial: i/o "timeout"`}},
 	}
 }
@@ -75,6 +76,8 @@ func TestWhatMatches(t *testing.T) {
 		"attempts<5":                       false,
 		"attempts in (1, 5)":               true,
 		"attempts!=5":                      false,
+		"followups>0":                      true,
+		"followups=0":                      false,
 		"state=success or lambda=mail":     true,
 		"state=success or lambda=mail and priority=low":    false,
 		"(state=success or lambda=mail) AND priority=high": true,
@@ -123,7 +126,7 @@ func TestWhatIsRefusedSaysWhere(t *testing.T) {
 		"state=":                "it ends here; want a state: one of [scheduled",
 		"state=lost":            `at character 7: found "lost"; want a state: one of`,
 		"state~dead":            `found "~"; want an operator of state`,
-		"states=dead":           `at character 1: unknown field "states"; want one of lambda, state, collection, priority, key, tag.NAME, error, worker, due, ended, created, attempts`,
+		"states=dead":           `at character 1: unknown field "states"; want one of lambda, state, collection, priority, key, tag.NAME, error, worker, due, ended, created, attempts, followups, any`,
 		"=dead":                 `found "="; want a field (lambda`,
 		`"state"=dead`:          `found "state"; want a field`,
 		"state=dead lambda=x":   `at character 12: found "lambda"; want and, or, or the end`,

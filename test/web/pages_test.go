@@ -32,6 +32,12 @@ func TestATaskAmongOthers(t *testing.T) {
 	b.open("/ui/tasks/" + s.ids["member"])
 	b.has("Group", "2 members", "Its follow-up", "open")
 	b.accessible("the page of a member")
+	b.submit(chromedp.Click(`//nav//a[text()="Chains"]`))
+	b.has("mail", "success", "report", "open")
+	b.submit(chromedp.Click(`//section[@aria-labelledby="groups-title"]//td[@class="id"]/a`))
+	b.has("Group", "2 members", "Its follow-up", "open")
+	b.accessible("the page of a group")
+	b.picture("group")
 	b.fine("chains and groups")
 }
 
@@ -105,7 +111,7 @@ func TestNothingJumps(t *testing.T) {
 	}
 	for _, width := range []int64{1280, 390} {
 		b.look(width, 860, "light")
-		for _, path := range []string{"/ui/", "/ui/tasks", "/ui/tasks/" + s.ids["dead"], "/ui/lambdas", "/ui/lambdas/mail", "/ui/dead", "/ui/due", "/ui/crons", "/ui/workers", "/ui/audit"} {
+		for _, path := range []string{"/ui/", "/ui/tasks", "/ui/tasks/" + s.ids["dead"], "/ui/lambdas", "/ui/lambdas/mail", "/ui/dead", "/ui/due", "/ui/crons", "/ui/groups", "/ui/workers", "/ui/audit"} {
 			b.open(path)
 			var shift float64
 			b.eval(shifts, &shift)

@@ -102,6 +102,14 @@ func (g *Group) Lambda() string {
 	return g.Then
 }
 
+// collection returns the collection of that task; empty: it is in none.
+func (g *Group) collection() string {
+	if len(g.FollowUps) > 0 {
+		return g.FollowUps[0].Collection
+	}
+	return ""
+}
+
 // TryAt returns which try a member is of.
 func (g *Group) TryAt(index uint32) (try uint32) {
 	for _, from := range g.Tries {

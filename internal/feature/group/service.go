@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -137,19 +138,52 @@ func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection s
 	if err != nil {
 		return "", "", wire(err)
 	}
-	if len(g.FollowUps) > 0 {
-		collection = g.FollowUps[0].Collection
+	return g.Lambda(), g.collection(), nil
+}
+
+// newestRead is how many rows of each kind are decoded to find the newest groups.
+const newestRead = 1000
+
+// Newest returns the newest groups that the caller may read, newest first, as far as their members were counted
+// already; more: there are others, or may be.
+func (s *Service) Newest(ctx context.Context, limit int) (newest []*kinesinv1.Group, more bool, err error) {
+	by, seen := access.From(ctx).Grants, map[string]bool{}
+	for _, kind := range []string{KindOpen, KindEnded} { // in this order: one that is moved meanwhile is found
+		rows, err := s.Store.Controls(ctx, kind)
+		if err != nil {
+			return nil, false, wire(err)
+		}
+		if over := len(rows) - newestRead; over > 0 { // ids begin with the time
+			rows, more = rows[over:], true
+		}
+		for _, row := range rows {
+			g, err := asRows.Decode(row)
+			if err != nil || seen[g.ID] || !by.AllowIn(access.Read, g.Lambda(), g.collection()) {
+				continue
+			}
+			seen[g.ID] = true
+			newest = append(newest, counted(g, by))
+		}
 	}
-	return g.Lambda(), collection, nil
+	slices.SortFunc(newest, func(a, b *kinesinv1.Group) int { return cmp.Compare(b.Created, a.Created) })
+	if len(newest) > limit {
+		newest, more = newest[:limit], true
+	}
+	return newest, more, nil
+}
+
+// counted returns a group as users see it, with the members that were counted already.
+func counted(g *Group, by access.Grants) *kinesinv1.Group {
+	return &kinesinv1.Group{
+		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, Created: int64(g.Created), CreatedBy: g.CreatedBy,
+		Expires: int64(g.Expires), Completed: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
+		Cancelled: int64(g.Cancelled), CancelledBy: g.CancelledBy, FollowUps: followUpViews(g, by),
+	}
 }
 
 // view returns a group as users see it.
 func (s *Service) view(ctx context.Context, g *Group) (*kinesinv1.Group, error) {
-	v := &kinesinv1.Group{
-		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, Created: int64(g.Created), CreatedBy: g.CreatedBy,
-		Expires: int64(g.Expires), Completed: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
-	}
-	v.Cancelled, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g, access.From(ctx).Grants)
+	v := counted(g, access.From(ctx).Grants)
 	if !g.Completed.IsZero() {
 		return v, nil
 	}

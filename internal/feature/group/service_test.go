@@ -103,6 +103,20 @@ func TestASealBesideAnAdd(t *testing.T) {
 		}
 		mine[name] = r.GetGroup().GetId()
 	}
+	for grant, want := range map[string][]string{"read:*": {mine["bob"], mine["ada"], id}, "read:bill": nil, "schedule:report": nil} {
+		grants, err := access.ParseGrants([]string{grant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest, more, err := s.Newest(access.With(t.Context(), access.Caller{Identity: access.Identity{Grants: grants}}), 2)
+		var got []string
+		for _, g := range newest {
+			got = append(got, g.Id)
+		}
+		if slices.Sort(got); err != nil || more != (len(want) > 2) || len(got) != min(2, len(want)) || slices.ContainsFunc(got, func(id string) bool { return !slices.Contains(want, id) }) {
+			t.Errorf("the newest groups for %s: %v, more %v, %v, want two of %v", grant, got, more, err, want)
+		}
+	}
 	f.full = true
 	if _, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: []*kinesinv1.ScheduleItem{{Lambda: "report"}}}); !errors.Is(err, api.ErrThrottled) {
 		t.Errorf("one too many: %v", err)
