@@ -118,6 +118,7 @@ func (c *call) fail(err error) {
 
 // doneTexts are what an action says afterwards. The URL names one of them, and can show nothing else.
 var doneTexts = map[string]string{ //nolint:gochecknoglobals // a table
+	"scheduled": "Scheduled.", "scheduled-before": "Nothing was scheduled: this task has the key, and is the same.",
 	"cancelled": "Cancelled. A task that was running was asked to stop.", "rescheduled": "Moved to its new time.", "started": "It starts as soon as a worker is free.",
 	"redriven": "It starts anew, under the same id.", "replaced": "Replaced.", "redriven-with": "It starts anew with the new payload, under the same id.",
 	"cron-created": "Created.", "objective": "The objective is set.", "objective-deleted": "The objective is gone.", "paused": "Paused everywhere within 2 seconds.", "resumed": "Resumed.",

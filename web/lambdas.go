@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
 
@@ -86,9 +87,11 @@ type lambdaBody struct {
 	Workers []overview.Worker
 	From    string // where its settings come from
 	Operate bool
-	Plan    *gatePlan
-	Fleet   bool
-	Alone   bool // there is one server
+	// Schedules says that the viewer may schedule tasks of some collection, or of none.
+	Schedules bool
+	Plan      *gatePlan
+	Fleet     bool
+	Alone     bool // there is one server
 
 	Errors    []*lambdaError // the most frequent first, at most errorsShown
 	ErrorsNot bool           // they were not read: this store bills reads
@@ -119,7 +122,10 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 		return err
 	}
 	l := response.GetLambda()
-	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet(), Alone: alone(&c.live.snapshot().fleet)}
+	b := &lambdaBody{
+		Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API",
+		Schedules: !c.ReadOnly && c.caller.Grants.AllowSome(access.Schedule, name), Fleet: c.seesFleet(), Alone: alone(&c.live.snapshot().fleet),
+	}
 	if l.GetRegistered() {
 		b.From = "a registration (Terraform)"
 	}

@@ -79,7 +79,7 @@ func lambdaPage(b *lambdaBody) g.Node {
 		h.P(h.Class("lead"), joined(" · ", g.Group{
 			link(tasksPath(where, "", ""), "Tasks"), link(tasksPath(where+overdue, "due", ""), "Overdue"), link(tasksPath(where+" and state=dead", "", ""), "Dead"),
 			link(withQuery(Prefix+"dead", "q", where), "Dead by error"),
-		})),
+		}), g.If(b.Schedules, g.Group{text(" · "), link(withQuery(Prefix+"tasks/new", "lambda", b.GetName()), "Schedule a task…")})),
 		g.Iff(b.Plan != nil, func() g.Node { return gatePlanned(b.Plan) }),
 		gatesNow(b),
 		g.Iff(b.Live != nil, func() g.Node {

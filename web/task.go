@@ -214,7 +214,7 @@ func actOnTask(c *call) error {
 		err, done = first(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: ids})), "started"
 	case "reschedule":
 		request := &kinesinv1.RescheduleRequest{Ids: ids}
-		if err := c.readTime(request); err != nil {
+		if request.Due, request.Delay, err = parseWhen(c.field("when")); err != nil {
 			return err
 		}
 		err, done = first(c.Tasks.Reschedule(ctx, request)), "rescheduled"
@@ -236,19 +236,16 @@ func actOnTask(c *call) error {
 	return c.goTo(taskPath(id), done)
 }
 
-// readTime reads when a task is to be due: a time in UTC, or a duration from now.
-func (c *call) readTime(r *kinesinv1.RescheduleRequest) error {
-	text := c.field("when")
-	if at, err := jsonform.ParseInstant(text); err == nil {
-		r.Due = at
-		return nil
+// parseWhen reads when a task is to be due: a time in UTC, or a duration from now.
+func parseWhen(text string) (due, delay int64, err error) {
+	if due, err = jsonform.ParseInstant(text); err == nil {
+		return due, 0, nil
 	}
 	d, err := parseDuration(text)
 	if err != nil {
-		return invalid("time %q: want a duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z", text)
+		return 0, 0, invalid("time %q: want a duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z", text)
 	}
-	r.Delay = max(1, d.Microseconds())
-	return nil
+	return 0, max(1, d.Microseconds()), nil
 }
 
 // seq returns the seq that the task had when its form was shown, so that nothing is replaced that somebody

@@ -27,9 +27,11 @@ type tasksBody struct {
 	Quick    []quick
 	Actions  []setAction
 	Metered  bool
-	Now      time.Time
-	Cost     *scanCost // it was not read, as it costs so much
-	Newest   string    // the path of the list with the newest first, where that would read much
+	// Schedules says that the viewer may schedule tasks.
+	Schedules bool
+	Now       time.Time
+	Cost      *scanCost // it was not read, as it costs so much
+	Newest    string    // the path of the list with the newest first, where that would read much
 }
 
 // quick is a filter that one click sets.
@@ -76,7 +78,7 @@ func (c *call) actionsOffered() (offered []setAction) {
 
 // showTasks lists tasks of a filter, which the URL keeps.
 func showTasks(c *call) error {
-	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Now: c.now(), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
+	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Now: c.now(), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered, Schedules: c.mayAny(access.Schedule)}
 	if id, is := c.publicID(b.Q); is {
 		return c.goTo(taskPath(id), "")
 	}

@@ -15,7 +15,7 @@ import (
 
 func tasksPage(b *tasksBody) g.Node {
 	return g.Group{
-		h.H1(text("Tasks")),
+		h.Div(h.Class("title"), h.H1(text("Tasks")), g.If(b.Schedules, buttonLink(Prefix+"tasks/new", "Schedule…"))),
 		filter(
 			Prefix+"tasks",
 			search(

@@ -28,6 +28,8 @@ func New(c Config) *Console {
 	page("GET /ui/due", showDue)
 	page("GET /ui/tasks", showTasks)
 	page("POST /ui/tasks", actOnTasks)
+	page("GET /ui/tasks/new", showSchedule)
+	page("POST /ui/tasks/new", schedule)
 	page("GET /ui/tasks/{id}", showTask)
 	page("POST /ui/tasks/{id}", actOnTask)
 	page("GET /ui/key", showKey)

@@ -49,6 +49,9 @@ type fakes struct {
 	payloadBytes int64 // size of the payload
 	failing      error
 
+	scheduled *kinesinv1.ScheduleItem // last
+	refusal   *kinesinv1.Problem      // of what is scheduled
+
 	deadHour, deadDay int64
 	failed            float64 // attempts per second
 }
@@ -87,6 +90,11 @@ func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.Stat
 		Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, DeadHour: f.deadHour, DeadDay: f.deadDay, FailedPerSecond: f.failed,
 		HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}, {Reason: "unexplained", Text: f.text, Tasks: &lost}},
 	}}}, nil
+}
+
+func (f *fakes) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	f.scheduled = r.GetItems()[0]
+	return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1new", Duplicate: f.scheduled.GetKey() == "taken", Problem: f.refusal}}}, nil
 }
 
 func (f *fakes) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {

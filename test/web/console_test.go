@@ -27,6 +27,7 @@ func TestEveryPage(t *testing.T) {
 		{"now", "/ui/"},
 		{"tasks", "/ui/tasks"},
 		{"tasks-dead", "/ui/tasks?q=" + url.QueryEscape(`state=dead and lambda=webhook`)},
+		{"schedule", "/ui/tasks/new?lambda=mail"},
 		{"task", "/ui/tasks/" + s.ids["json"] + "?payload=show"},
 		{"task-dead", "/ui/tasks/" + s.ids["dead"]},
 		{"task-chain", "/ui/tasks/" + s.ids["chain"]},

@@ -67,6 +67,28 @@ func TestTheDeadAreMended(t *testing.T) {
 	b.fine("mending")
 }
 
+// A task is scheduled from a form, which says beside a field what is wrong with it.
+func TestATaskIsScheduled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a browser")
+	}
+	s := start(t, server.Config{})
+	s.fill(t)
+	b := open(t, s.url)
+	b.open("/ui/lambdas/mail")
+	b.submit(chromedp.Click(`//a[text()="Schedule a task…"]`))
+	b.submit(chromedp.SendKeys("#payload", "Ada"), chromedp.SendKeys("#when", "3d"), chromedp.SendKeys("#key", "from-a-form"), chromedp.SendKeys("#priority", "urgent"), chromedp.Click(`//button[text()="Schedule"]`))
+	b.do(chromedp.WaitVisible("#priority-wrong"))
+	b.has(`invalid priority "urgent"`)
+	b.accessible("a form with a mistake")
+	b.submit(chromedp.SetValue("#priority", "high"), chromedp.Click(`//button[text()="Schedule"]`))
+	b.has("Scheduled.", "due in 2 d 23 h", "from-a-form", "Ada")
+	b.open("/ui/tasks")
+	b.submit(chromedp.SendKeys("#q", "from-a-form\r"))
+	b.has(`any~"from-a-form"`, "mail")
+	b.fine("scheduling")
+}
+
 // A cron is created with a look at its times, refused where it is wrong, and filled back.
 func TestACronIsCreated(t *testing.T) {
 	if testing.Short() {
