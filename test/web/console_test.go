@@ -72,10 +72,26 @@ func TestEveryPage(t *testing.T) {
 			if b.eval(`Math.max(0, ...[...document.querySelectorAll('.scroll:has(.tasks)')].map((box) => box.scrollWidth - box.clientWidth))`, &wide); wide > 0 && look.width == 1280 {
 				t.Errorf("%s: the list of tasks is %d pixels wider than its box", where, wide)
 			}
+			if look.name == "narrow" {
+				b.nothingOffScreen(where)
+			}
 			b.accessible(where)
 			b.picture(p.name + "-" + look.name)
 			b.fine(where)
 		}
+	}
+}
+
+// nothingOffScreen fails if a button, a time or an error is not wholly on the screen without scrolling sideways.
+func (b *browser) nothingOffScreen(where string) {
+	b.t.Helper()
+	var off string
+	b.eval(`[...document.querySelectorAll('main button, main time, main .error, main .wrong, main .badge, .problem')].filter((e) => {
+		const r = e.getBoundingClientRect();
+		return r.width && e.checkVisibility() && (r.right > innerWidth + 1 || r.left < -1);
+	}).map((e) => e.outerHTML.slice(0, 90) + ' at ' + Math.round(e.getBoundingClientRect().right)).slice(0, 6).join('\n')`, &off)
+	if off != "" {
+		b.t.Errorf("%s: off the screen:\n%s", where, off)
 	}
 }
 

@@ -56,8 +56,12 @@
 		});
 	}
 
-	// What scrolls sideways can be scrolled by keys.
+	// What scrolls sideways can be scrolled by keys. On a narrow screen the cells of a table show their heads.
 	const reachable = () => {
+		for (const table of document.querySelectorAll('.scroll table')) {
+			const heads = [...table.querySelectorAll('thead th')].map((th) => th.textContent.trim());
+			for (const row of table.tBodies[0]?.rows || []) [...row.cells].forEach((cell, i) => { cell.dataset.label = heads[i] || ''; });
+		}
 		for (const e of document.querySelectorAll('.scroll')) {
 			if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; else e.removeAttribute('tabindex');
 		}
