@@ -29,7 +29,7 @@ func (a *app) deadLetterCommand() *cobra.Command {
 		Use:   "dead-letter",
 		Short: "List, count, redrive and delete messages that the consumers of a deliver lambda failed on",
 		Long: `A dead letter is a message of a deliver lambda that its consumers received too often and never deleted
-(docs/how-to/sets.md). It is in a dead-letter queue of SQS, and no task any more.`,
+(docs/how-to/dead-letters-on-sqs.md). It is in a dead-letter queue of SQS, and no task any more.`,
 	}, a.deadLetterListCommand(), a.deadLetterCountCommand(),
 		a.deadLetterChangeCommand(&cobra.Command{
 			Use:   "redrive LAMBDA [--priority P] [--pace N] [--dry-run] [--detach]",

@@ -335,7 +335,7 @@ func (p *page) flags(ofNoun bool) {
 }
 
 var (
-	pageName    = regexp.MustCompile(`docs/([a-z-]+)/([a-z-]+)\.md`)
+	pageName    = regexp.MustCompile(`docs/([a-z-]+)/([a-z-]+)\.md(?:#([a-z-]+))?`)
 	commandName = regexp.MustCompile(`'(kinesin [^']+)'`)
 )
 
@@ -343,7 +343,8 @@ var (
 func markdown(text string) string {
 	text = strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
 	text = pageName.ReplaceAllStringFunc(text, func(path string) string {
-		return strings.Replace("["+pageName.FindStringSubmatch(path)[2]+"](../"+path[len("docs/"):]+")", "../reference/", "", 1)
+		found := pageName.FindStringSubmatch(path)
+		return strings.Replace("["+cmp.Or(found[3], found[2])+"](../"+path[len("docs/"):]+")", "../reference/", "", 1)
 	})
 	return commandName.ReplaceAllString(text, "`$1`")
 }

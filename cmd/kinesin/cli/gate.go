@@ -22,7 +22,7 @@ func (a *app) gateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "gate",
 		Short: "Hold tasks back, drop them, and let them go",
-		Long: `A gate keeps tasks of a lambda from starting: all, or those of a priority, a collection or a tag (docs/concepts/limits.md). It
+		Long: `A gate keeps tasks of a lambda from starting: all, or those of a priority, a collection or a tag (docs/concepts/limits.md#gates). It
 is in force on all servers within 2 s. Tasks that run go on, and tasks still expire.`,
 	}, a.gateSetCommand(admin.GatePause, "Make tasks wait until the gate is resumed or expires"),
 		a.gateSetCommand(admin.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),

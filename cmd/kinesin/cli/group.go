@@ -28,7 +28,7 @@ func (a *app) groupCommand() *cobra.Command {
 		Use:   "group",
 		Short: "Have a task follow when all of many tasks have ended",
 		Long: `A group has a task follow when it is sealed and all of its members, which are tasks like any other, have ended
-(docs/concepts/chains.md).`,
+(docs/concepts/chains.md#groups).`,
 	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupMembersCommand(),
 		n.getCommand(a, &cobra.Command{Short: "Show a group, with its members counted by state"}))
 }

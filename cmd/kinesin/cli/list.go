@@ -26,7 +26,7 @@ func (a *app) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [LAMBDA] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N]",
 		Short: "List tasks",
-		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read (docs/how-to/sets.md describes filters). Ended tasks are listed until
+		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read (docs/reference/filters.md describes filters). Ended tasks are listed until
 their retention is over. With -o json it prints an object with the tasks as get prints them.
 
 Live tasks come first, by when they are due, then ended ones, the newest first; with DynamoDB, or where tasks are very many, as the
@@ -166,7 +166,7 @@ func (a *app) countCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "count [LAMBDA] [--where FILTER] [--exact]",
 		Short: "Count tasks",
-		Long: `Counts the tasks that a filter selects, of those that you may read (docs/how-to/sets.md describes filters). With DynamoDB,
+		Long: `Counts the tasks that a filter selects, of those that you may read (docs/reference/filters.md describes filters). With DynamoDB,
 where each row that is read costs money, the count is an estimate ("about") unless --exact asks for more.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
   kinesin count greet --where 'due<+1h' -o json`,

@@ -46,7 +46,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Short: "Cancel tasks, or stop running ones",
 		Long: `Cancels tasks and prints the outcome of each, in order: cancelled (it does not start, or not again) or cancelling (it runs, and
 its worker was asked to stop it). With --where a job on the server cancels the tasks that a filter selects
-(docs/how-to/sets.md); the job is printed when it has ended.
+(docs/reference/filters.md); the job is printed when it has ended.
 
 Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, when there is none with an ID, or when the
 job refused some.`,
@@ -83,7 +83,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		Short: "Move waiting tasks to another time",
 		Long: `Moves tasks that no worker has to another time and prints "STATE, due TIME" for each, in order. A time in the past means now.
 Attempts that failed still count. With --where a job on the server moves the live tasks that a filter selects
-(docs/how-to/sets.md).
+(docs/reference/filters.md).
 
 Exit 1 when a worker has a task, when it has ended, or when there is none with an ID.`,
 		Example: `  kinesin reschedule k3… --in 2h
@@ -121,7 +121,7 @@ func (a *app) redriveCommand() *cobra.Command {
 		Short: "Have ended tasks start anew",
 		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
 due TIME" for each, in order. Attempts count anew; the history stays. With --where a job on the server redrives the tasks that
-a filter selects (docs/how-to/sets.md).
+a filter selects (docs/reference/filters.md).
 
 Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
 is none with an ID.`,

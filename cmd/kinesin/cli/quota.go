@@ -34,7 +34,7 @@ func (a *app) quotaCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "quota",
 		Short: "Bound how many tasks of a lambda start or are scheduled per second, or run at once",
-		Long: `A quota bounds how many tasks of a lambda start per second or run at once, on all servers together (docs/concepts/limits.md). A
+		Long: `A quota bounds how many tasks of a lambda start per second or run at once, on all servers together (docs/concepts/limits.md#quotas). A
 retry counts like a first start. Tasks that are due wait. An admission quota refuses what is scheduled faster.`,
 	}, a.quotaSetCommand(),
 		n.listCommand(a, &cobra.Command{Short: "List the quotas of all lambdas"}, of),

@@ -380,7 +380,7 @@ func (a *app) expireCommand() *cobra.Command {
 	return a.setCommand(&cobra.Command{
 		Use:   "expire {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "End waiting tasks as expired",
-		Long: `Ends the live tasks that a filter selects as expired, by a job on the server (docs/how-to/sets.md). A task that a worker has is
+		Long: `Ends the live tasks that a filter selects as expired, by a job on the server (docs/reference/filters.md). A task that a worker has is
 refused.`,
 		Example: `  kinesin expire --lambda greet --where 'due<-1d'`,
 	}, admin.JobExpire)
@@ -390,7 +390,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	return a.setCommand(&cobra.Command{
 		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
 		Short: "Forget ended tasks",
-		Long: `Deletes the ended tasks that a filter selects before their retention is over, by a job on the server (docs/how-to/sets.md). Their
+		Long: `Deletes the ended tasks that a filter selects before their retention is over, by a job on the server (docs/reference/filters.md). Their
 keys are free then. A row that may have to refuse a second start of its task is refused for some minutes, or as long as the
 lambda keeps it.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
