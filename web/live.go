@@ -125,7 +125,7 @@ func (l *live) readObjectives() []*kinesinv1.ObjectiveStatus {
 // note logs that something could not be read.
 func (l *live) note(ctx context.Context, what string, err error) {
 	if err != nil {
-		l.config.Log.WarnContext(ctx, "console cannot read "+what, slog.Any("error", err))
+		l.config.Log.WarnContext(ctx, "console cannot read what it shows", slog.String("what", what), slog.Any("error", err))
 	}
 }
 

@@ -173,8 +173,12 @@ func TestFailingSince(t *testing.T) {
 		since  int   // minute; -1: not told
 		now    bool
 	}{
-		{60, nil, -1, false}, {60, []int{59}, 59, false}, {60, []int{3, 40, 45, 58, 59}, 58, false}, {60, []int{50, 55, 56, 57, 58, 59}, 50, true},
-		{60, []int{0, 4, 9, 14, 19, 24, 29, 34, 39, 44, 49, 54, 55, 56, 57, 58, 59}, -1, true}, {3, []int{0, 1, 2}, 0, true},
+		{60, nil, -1, false},
+		{60, []int{59}, 59, false},
+		{60, []int{3, 40, 45, 58, 59}, 58, false},
+		{60, []int{50, 55, 56, 57, 58, 59}, 50, true},
+		{60, []int{0, 4, 9, 14, 19, 24, 29, 34, 39, 44, 49, 54, 55, 56, 57, 58, 59}, -1, true},
+		{3, []int{0, 1, 2}, 0, true},
 	} {
 		minutes := make([]overview.Minute, c.count)
 		for i := range minutes {
