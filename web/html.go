@@ -360,6 +360,9 @@ func ticking() g.Node { return g.Group{h.ID("live-state"), h.Data("live", "2000"
 
 // contentShown shows a payload or a result.
 func contentShown(c *content) g.Node {
+	if c.Size == 0 {
+		return none("Empty.")
+	}
 	return g.Group{
 		meta(text(c.Kind + ", " + bytesText(c.Size) + either(c.More, "; the first part is shown", ""))),
 		h.Pre(h.Class("content"), h.TabIndex("0"), labelled(c.Kind), text(c.Text)),
