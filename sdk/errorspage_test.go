@@ -54,10 +54,9 @@ func TestErrorsPage(t *testing.T) {
 		if _, is := offered[name]; is {
 			sentinel = "`sdk." + name + "`"
 		}
-		switch reason {
-		case kinesinv1.Reason_REASON_UNAVAILABLE:
+		if reason == kinesinv1.Reason_REASON_UNAVAILABLE {
 			again = "yes; the SDK and the commands do"
-		case kinesinv1.Reason_REASON_THROTTLED:
+		} else if reason == kinesinv1.Reason_REASON_THROTTLED {
 			again = "after `retry_after`; the SDK and the commands do"
 		}
 		fmt.Fprintf(&table, "| `%s` | %s%s | %s | `%s` | %s | %s |\n", plain.Reason, strings.ToUpper(meaning[:1]), meaning[1:], status,

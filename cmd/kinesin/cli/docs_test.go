@@ -93,19 +93,25 @@ var subjects = []struct{ title, note, command, names string }{
 		"answers. Workers keep their leases and running tasks meanwhile.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
 	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env"},
 	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks.", "serve", "listen roles horizon window payload-max drain match watch-workers"},
-	{"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +
-		"same prefix. `pebble` with `sqs` is one process with [deliver lambdas](../how-to/aws.md#4-a-deliver-lambda-read-from-python); `dynamodb` with `memory` is refused.", "serve",
-		"store data queue aws-prefix queue-policies grow-shards message-max deliver-direct inbound-queue inbound-rate inbound-concurrency"},
+	{
+		"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +
+			"same prefix. `pebble` with `sqs` is one process with [deliver lambdas](../how-to/aws.md#4-a-deliver-lambda-read-from-python); `dynamodb` with `memory` is refused.", "serve",
+		"store data queue aws-prefix queue-policies grow-shards message-max deliver-direct inbound-queue inbound-rate inbound-concurrency",
+	},
 	{"Servers over one store", "`kubernetes` needs `POD_NAME` and `POD_NAMESPACE`, and the right to get, list and watch pods and replicasets.", "serve", "membership members member-name"},
 	{"Who may call", "See [who may do what](../how-to/access.md). A file of tokens has one in each line, 32 to 8,192 characters of A-Z, a-z, 0-9 and `-._~+/=`, at most 64: " +
 		"`openssl rand -hex 32` makes one. Clients send the first line of theirs. To replace a token append the new one at the servers, make it " +
 		"the first at the clients, then remove the old one. All files are read again when they change; a broken one leaves the old tokens valid.", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
-	{"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation. " +
-		"A server needs 160 open files (`ulimit -n`) to start; allow 1,024 or more, which bound its connections (`kinesin_connections_max`).", "serve",
-		"lambdas-max lambda-partitions-max partitions-max connections-per-address"},
+	{
+		"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation. " +
+			"A server needs 160 open files (`ulimit -n`) to start; allow 1,024 or more, which bound its connections (`kinesin_connections_max`).", "serve",
+		"lambdas-max lambda-partitions-max partitions-max connections-per-address",
+	},
 	{"Backups and large payloads", "See [backups](../how-to/backup.md).", "serve", "backup-to backup-every backup-keep blobs"},
-	{"Console", "See [console](../how-to/console.md).", "serve",
-		"console console-read-only console-forecast-rows trace-url console-oidc-issuer console-oidc-client-id console-oidc-client-secret-file console-oidc-scopes console-oidc-redirect-url"},
+	{
+		"Console", "See [console](../how-to/console.md).", "serve",
+		"console console-read-only console-forecast-rows trace-url console-oidc-issuer console-oidc-client-id console-oidc-client-secret-file console-oidc-scopes console-oidc-redirect-url",
+	},
 	{"Log, metrics and traces", "The log has at most 20 warnings and errors with the same message in 10 s, and then how many were left out. " +
 		"`kinesin debug log-level` changes levels while the server runs.", "serve", "log-level log-format metric-lambdas native-histograms otlp-endpoint otlp-metrics trace-sample"},
 }
