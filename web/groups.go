@@ -45,7 +45,7 @@ func showGroups(c *call) error {
 // addChains adds chains, each by the first of its tasks that a list of them has. A page of that list may have few or none
 // of them, where they are rare among other tasks.
 func (c *call) addChains(b *groupsBody) error {
-	tasks, seen, cursor := &tasksBody{Q: inChains}, map[string]bool{}, []byte(nil)
+	tasks, seen, cursor := &tasksBody{Q: inChains, Where: inChains}, map[string]bool{}, []byte(nil)
 	for range chainPagesMax {
 		response, err := c.listTasks(tasks, cursor)
 		if err != nil {
