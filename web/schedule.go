@@ -111,7 +111,7 @@ func schedulePage(b *scheduleBody) g.Node {
 	}
 	return g.Group{
 		h.H1(text("Schedule a task")), g.If(b.Field == "", wrong(b.Problem)),
-		either(len(b.Lambdas) == 0, g.Node(none("There is no lambda for which you may schedule tasks.")), post(
+		either(len(b.Lambdas) == 0, none("There is no lambda for which you may schedule tasks."), post(
 			h.Class("confirm fields"), hidden("request", b.Request),
 			choice("lambda", "Lambda", plainOptions(b.Lambdas, b.Item.GetLambda()), of("lambda", false)), below("lambda"),
 			payloadField("Payload", 6, string(b.Item.GetPayload()), of("payload", false)), below("payload"),

@@ -246,8 +246,11 @@ func TestAPayloadIsShownToWhoeverMayReadIt(t *testing.T) {
 		shown        bool
 		says         string
 	}{
-		{"*:mail", "", 7, true, "audit log"}, {"*:mail", "", payloadAtOnceMax, true, "audit log"}, {"*:mail", "", payloadAtOnceMax + 1, false, "kinesin get mail --payload"},
-		{"*:mail", "?payload=show", payloadAtOnceMax + 1, true, "audit log"}, {"read:mail", "", 7, false, "read-payload"},
+		{"*:mail", "", 7, true, "audit log"},
+		{"*:mail", "", payloadAtOnceMax, true, "audit log"},
+		{"*:mail", "", payloadAtOnceMax + 1, false, "kinesin get mail --payload"},
+		{"*:mail", "?payload=show", payloadAtOnceMax + 1, true, "audit log"},
+		{"read:mail", "", 7, false, "read-payload"},
 	} {
 		k, fakes := newFakes("mail")
 		fakes.payloadBytes = c.bytes
