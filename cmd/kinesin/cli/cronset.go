@@ -65,7 +65,7 @@ func (a *app) cronCreateCommand() *cobra.Command {
 		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
 		Short: "Create a cron",
 		Long: `Creates a cron, prints it, and says on stderr when it fires first: five seconds later at the earliest. What looks like a
-mistake is noted there too. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
+mistake (docs/reference/expressions.md) is noted there too. One that exists is refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
 		Args: one("NAME"),
