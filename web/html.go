@@ -365,7 +365,7 @@ func contentShown(c *content) g.Node {
 	}
 	return g.Group{
 		meta(text(c.Kind + ", " + bytesText(c.Size) + either(c.More, "; the first part is shown", ""))),
-		h.Pre(h.Class("content"), h.TabIndex("0"), labelled(c.Kind), text(c.Text)),
+		h.Pre(h.Class("content"), h.TabIndex("0"), h.Role("group"), labelled(c.Kind), text(c.Text)),
 	}
 }
 
