@@ -93,13 +93,14 @@ func chainsList(b *groupsBody) g.Node {
 	heads := g.Group{th("Chain"), th("State"), th("Lambda"), th("Key"), thNumber("Follow-ups")}
 	return g.Group{
 		list(heads, g.Map(b.Tasks, func(t *kinesinv1.Task) g.Node {
-			to := taskPath(t.GetChain().GetRoot())
+			root := cmp.Or(t.GetChain().GetRoot(), t.GetId())
+			to := taskPath(root)
 			when := g.Group{text("due "), moment(t.GetDue())}
 			if t.GetEnded() != 0 {
 				when = g.Group{text("ended "), moment(t.GetEnded())}
 			}
 			return row(
-				to, tdID(to, t.GetChain().GetRoot()),
+				to, tdID(to, root),
 				h.Td(state(t.GetState()), g.If(t.GetChain().GetPaused(), g.Group{text(" "), state("paused")}), below(when)),
 				h.Td(lambdaLink(t.GetLambda())), td(orDash(t.GetKey() != "", short(t.GetKey()))), tdNumber(number(t.GetChain().GetFollowups())),
 			)
