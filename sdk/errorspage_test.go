@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,11 +55,10 @@ func TestErrorsPage(t *testing.T) {
 		if _, is := offered[name]; is {
 			sentinel = "`sdk." + name + "`"
 		}
-		if reason == kinesinv1.Reason_REASON_UNAVAILABLE {
-			again = "yes; the SDK and the commands do"
-		} else if reason == kinesinv1.Reason_REASON_THROTTLED {
-			again = "after `retry_after`; the SDK and the commands do"
-		}
+		again = cmp.Or(map[api.Reason]string{
+			kinesinv1.Reason_REASON_UNAVAILABLE: "yes; the SDK and the commands do",
+			kinesinv1.Reason_REASON_THROTTLED:   "after `retry_after`; the SDK and the commands do",
+		}[reason], again)
 		fmt.Fprintf(&table, "| `%s` | %s%s | %s | `%s` | %s | %s |\n", plain.Reason, strings.ToUpper(meaning[:1]), meaning[1:], status,
 			connect.CodeOf(api.ToWire(api.Errorf(reason, "why"))), sentinel, again)
 	}
