@@ -45,7 +45,7 @@ func TestTheAuditPageIsFiltered(t *testing.T) {
 	} {
 		k, _ := newFakes("text")
 		audit := &fakeAudit{}
-		k.Services.Access = audit
+		k.Access = audit
 		w := as(k, access.All(), http.MethodGet, "/ui/audit"+c.query, nil)
 		if rows := strings.Count(w.Body.String(), "lambda.update"); rows != c.rows || audit.calls != c.calls || !strings.Contains(w.Body.String(), c.next) {
 			t.Errorf("%s: %d, %d rows by %d calls: %s", c.query, w.Code, rows, audit.calls, w.Body)
