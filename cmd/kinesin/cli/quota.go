@@ -132,7 +132,7 @@ func limitsText(q *kinesinv1.Quota) string {
 	if q.GetRate() > 0 {
 		text := rateText(q.GetRate()) + " starts"
 		if q.GetBurst() > 0 {
-			text += fmt.Sprintf(", %d at once", q.GetBurst())
+			text += fmt.Sprintf(", burst %d", q.GetBurst())
 		}
 		limits = append(limits, text)
 	}
