@@ -150,7 +150,7 @@ func cronPage(b *cronBody) g.Node {
 func cronPaused(p *kinesinv1.CronPause) g.Node {
 	by := either(p.GetBy() != "", p.GetBy(), "its failure limit")
 	return h.Div(h.Class("problems"), h.Role("status"), h.H2(text("Paused")), h.P(text(p.GetReason()+" "), note(
-		text(by+", "), moment(p.GetAt()), g.If(p.GetUntil() != 0, g.Group{text(", until "), moment(p.GetUntil())}),
+		text(by+", "), moment(p.GetAt()), g.If(p.GetUntil() != 0, g.Group{text(", until "), moment(p.GetUntil(), asClock())}),
 	)))
 }
 

@@ -123,7 +123,7 @@ func gatesNow(b *lambdaBody) g.Node {
 		return h.Div(
 			h.Class("problems paused"),
 			h.P(
-				strong(gateTold(gate)), text(" "), moment(gate.GetCreated()), g.If(gate.GetUntil() != 0, g.Group{text(", until "), moment(gate.GetUntil())}),
+				strong(gateTold(gate)), text(" "), moment(gate.GetCreated()), g.If(gate.GetUntil() != 0, g.Group{text(", until "), moment(gate.GetUntil(), asClock())}),
 				g.If(gate.GetState() != "active", g.Group{text(" "), state(gate.GetState())}),
 			),
 			g.If(b.Operate, g.Group{
@@ -180,7 +180,7 @@ func gatePlanned(p *gatePlan) g.Node {
 	}
 	until := g.Group{text("Until somebody resumes it.")}
 	if p.GetUntil() != 0 {
-		until = g.Group{text("Until "), moment(p.GetUntil()), text(".")}
+		until = g.Group{text("Until "), moment(p.GetUntil(), asClock()), text(".")}
 	}
 	return section(
 		"plan", either(drops, "Drop the due tasks of ", "Pause ")+p.GetLambda()+"?", h.Class("plan"),
