@@ -1,0 +1,523 @@
+"""What programs call: schedule tasks, read and change them; chains, groups and crons."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Union
+
+from . import _types as types
+from ._errors import Error, Invalid, NotScheduled, Throttled, Unavailable, refusal
+from ._tracing import current_traceparent
+from ._transport import Transport, quoted
+from ._wire import Duration, Time, duration, encode, instant, request_id, seconds, show
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+P = TypeVar("P")
+
+LINES_PER_CALL_MAX = 1000
+BYTES_PER_CALL_MAX = 4 << 20
+CALLS_AT_ONCE_MAX = 4
+WAIT_PER_CALL_S = 30.0
+MEMBERS_PER_CALL_MAX = 1000
+PAGE_MAX = 1000
+SET_TIMEOUT_S = 60.0  # of calls about many tasks
+
+
+class Options(TypedDict, total=False):
+    """Options of a task. What is not given is as the lambda says."""
+
+    delay: Duration  # when to start: from now
+    due: Time  # or at this time; neither means now
+    key: str  # same lambda and key, same task
+    on_conflict: str  # "keep" (default), "replace" or "reject": if a task holds the key
+    priority: str
+    collection: str
+    limit_key: str
+    max_attempts: int
+    timeout: Duration  # of one attempt
+    backoff: tuple[Duration, Duration]  # the shortest and the longest pause before a retry
+    start_before: Time  # a task that has not started by then ends as expired
+    tags: dict[str, str]
+    traceparent: str  # not set: that of the current span of OpenTelemetry
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """Names the newest task of a lambda with a key. It goes wherever an id goes."""
+
+    lambda_: str
+    key: str
+
+
+TaskID = Union[str, ByKey]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A task to schedule, with what follows it. It is a value: its methods return a changed copy."""
+
+    lambda_: str
+    fields: dict[str, Any]
+
+    def then(self, *items: Item) -> Item:
+        """Has tasks follow when it has succeeded."""
+        return self._with("then", items)
+
+    def else_(self, *items: Item) -> Item:
+        """Has tasks follow when it has ended in any other way."""
+        return self._with("else", items)
+
+    def finally_(self, *items: Item) -> Item:
+        """Has tasks follow when it has ended, in any way."""
+        return self._with("finally", items)
+
+    def _with(self, edge: str, items: Sequence[Item]) -> Item:
+        if not items:
+            return self
+        more = [*self.fields.get(edge, []), *(i.wire() for i in items)]
+        return dataclasses.replace(self, fields={**self.fields, edge: more})
+
+    def after(self, **options: Unpack[Options]) -> Item:
+        """Sets options, such as delay."""
+        return dataclasses.replace(self, fields={**self.fields, **wire_options(options)})
+
+    def wire(self) -> dict[str, Any]:
+        return {"lambda": self.lambda_, **self.fields}
+
+
+def wire_options(options: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name not in Options.__annotations__:
+            raise Invalid(f"option {name!r}: want one of {', '.join(Options.__annotations__)}")
+        if name == "backoff":
+            fields["backoff_min"], fields["backoff_max"] = (duration(d) for d in value)
+        elif name in ("delay", "timeout"):
+            fields[name] = duration(value)
+        elif name in ("due", "start_before"):
+            fields[name] = instant(value)
+        else:
+            fields[name] = value
+    return fields
+
+
+def chain(*items: Item, on_failure: Sequence[Item] = (), finally_: Sequence[Item] = ()) -> Item:
+    """Returns the first task of a chain: each starts when the one before it has succeeded.
+
+    on_failure starts when a step has ended in another way than with success, finally_ when the chain is over.
+    """
+    if not items:
+        raise Invalid("a chain has one step at least")
+    following = None
+    for step in reversed(items):
+        step = step.else_(*on_failure)
+        following = step.finally_(*finally_) if following is None else step.then(following).else_(*finally_)
+    assert following is not None
+    return following
+
+
+class Lambda(Generic[P]):
+    """A named kind of work: what schedules its tasks, and defaults for them."""
+
+    def __init__(self, client: Client, name: str, defaults: Options) -> None:
+        self.client, self.name, self.defaults = client, name, wire_options(defaults)
+
+    def item(self, payload: P | None = None, **options: Unpack[Options]) -> Item:
+        """Returns the task that schedule would schedule: for schedule_many, chains and groups."""
+        return Item(self.name, {**self.defaults, **wire_options(options), **encode(payload)})
+
+    def by_key(self, key: str) -> ByKey:
+        return ByKey(self.name, key)
+
+    async def schedule(self, payload: P | None = None, **options: Unpack[Options]) -> types.Scheduled:
+        """Schedules a task. When it returns, the task is durable."""
+        return await self.client.schedule(self.item(payload, **options))
+
+    async def schedule_many(self, payloads: Iterable[P], **options: Unpack[Options]) -> list[types.Scheduled]:
+        """Schedules a task for each payload, with the same options."""
+        return await self.client.schedule_many([self.item(p, **options) for p in payloads])
+
+
+class _Try:
+    """A task to be scheduled, with a request id that is the same in each try."""
+
+    def __init__(self, item: Item) -> None:
+        self.item, self.fields = item, {**item.fields, "request_id": request_id()}
+        trace = "" if "traceparent" in item.fields else current_traceparent()
+        if trace:
+            self.fields["traceparent"] = trace
+        self.delay_s = seconds(item.fields["delay"]) if "delay" in item.fields else 0.0
+        self.result: types.Scheduled | Error | None = None
+
+    def wire(self, elapsed_s: float) -> dict[str, Any]:
+        """The delay counts from the first try."""
+        if not self.delay_s or elapsed_s < 0.001:
+            return self.fields
+        return {**self.fields, "delay": f"{max(self.delay_s - elapsed_s, 0):.6f}s"}
+
+
+class Client:
+    """Schedules tasks, reads and changes them. One per process is enough; all event loops and threads may use it.
+
+    url has several servers of one store with commas between them.
+    """
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:7070", *, token: str | None = None, token_file: str | None = None,
+        ca_file: str | None = None, client_certificate: tuple[str, str] | None = None,
+        call_timeout: Duration = "10s", tries: int = 9,
+    ) -> None:  # fmt: skip
+        self.transport = Transport(url, token, token_file, ca_file, client_certificate, call_timeout, tries)
+        self.chains, self.groups, self.crons = Chains(self), Groups(self), Crons(self)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections of this event loop."""
+        await self.transport.close()
+
+    def lambda_(self, name: str, **defaults: Unpack[Options]) -> Lambda[Any]:
+        """Returns a lambda that has its handler elsewhere, to schedule its tasks."""
+        return Lambda(self, name, defaults)
+
+    async def schedule(self, item: Item) -> types.Scheduled:
+        """Schedules a task, with what follows it. When it returns, all of it is durable."""
+        one, path = _Try(item), f"/lambdas/{quoted(item.lambda_)}/tasks"
+        answer = await self.transport.retry(lambda elapsed_s: self.transport.once("POST", path, one.wire(elapsed_s)))
+        return show(types.Scheduled, answer)
+
+    async def schedule_many(self, items: Iterable[Item]) -> list[types.Scheduled]:
+        """Schedules any number of tasks, each by itself. It raises NotScheduled, with all results, if some are not durable."""
+        tries = [_Try(i) for i in items]
+        gate = asyncio.Semaphore(CALLS_AT_ONCE_MAX)
+
+        async def send(path: str, batch: list[_Try]) -> None:
+            async with gate:
+                try:
+                    await self.transport.retry(lambda elapsed_s: self._send_batch(path, batch, elapsed_s))
+                except Error as e:
+                    for one in batch:
+                        one.result = one.result or e
+
+        await asyncio.gather(*(send(path, batch) for path, batch in _batches(tries)))
+        results = [t.result for t in tries]
+        failed = [r for r in results if isinstance(r, Error)]
+        if failed:
+            raise NotScheduled(f"{len(failed)} of {len(tries)} tasks were not scheduled; the first: {failed[0].detail}", results)
+        return results  # type: ignore[return-value]
+
+    async def _send_batch(self, path: str, batch: list[_Try], elapsed_s: float) -> None:
+        pending = [t for t in batch if t.result is None]
+        lines = [json.dumps(t.wire(elapsed_s), ensure_ascii=False) for t in pending]
+        again: Error | None = None
+        answers = await self.transport.once("POST", path, lines=lines, timeout_s=SET_TIMEOUT_S)
+        for one, answer in zip(pending, answers):
+            problem = answer.get("problem")
+            if problem is None:
+                one.result = show(types.Scheduled, answer)
+                continue
+            error = refusal(problem.get("status", 0), problem)
+            if isinstance(error, (Unavailable, Throttled)):
+                again = error
+            else:
+                one.result = error
+        if again or len(answers) < len(pending):
+            raise again or Unavailable(f"the server answered for {len(answers)} of {len(pending)} tasks")
+
+    async def _task(self, method: str, id: TaskID, verb: str = "", body: Any = None, **options: Any) -> Any:
+        if isinstance(id, ByKey):
+            path = f"/lambdas/{quoted(id.lambda_)}/keys/{quoted(id.key)}"
+        elif id:
+            path = f"/tasks/{quoted(id)}"
+        else:
+            raise Invalid("an empty id: want the id of a task, or ByKey")
+        return await self.transport.call(method, path + verb, body, **options)
+
+    async def get(self, id: TaskID, *, payload: bool = False) -> types.TaskInfo:
+        """Reads a task."""
+        return show(types.TaskInfo, await self._task("GET", id, params={"payload": payload or None}))
+
+    async def wait(self, id: TaskID, timeout: Duration | None = None) -> types.TaskInfo:
+        """Returns the task when it has ended, or raises TimeoutError."""
+        end = None if timeout is None else time.monotonic() + seconds(timeout)
+        while True:
+            wait_s = WAIT_PER_CALL_S if end is None else min(WAIT_PER_CALL_S, max(end - time.monotonic(), 0.001))
+            limit_s = self.transport.call_timeout_s + wait_s
+            answer = await self._task("GET", id, "/wait", params={"timeout": f"{wait_s:.3f}s"}, timeout_s=limit_s)
+            if "ended" in answer:
+                return show(types.TaskInfo, answer)
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"the task has not ended within {timeout}: it is {answer.get('state')}")
+            await asyncio.sleep(0.02)  # in case a server answers at once
+
+    async def cancel(self, id: TaskID, *, if_seq: int | None = None) -> types.CancelResult:
+        """Makes sure that a task does not start, or asks its worker to stop it ("cancelling")."""
+        return show(types.CancelResult, await self._task("DELETE", id, params={"if_seq": if_seq}))
+
+    async def reschedule(
+        self, id: TaskID, *, delay: Duration | None = None, due: Time | None = None, if_seq: int | None = None
+    ) -> types.ChangeResult:
+        """Moves a task that no worker has to another time."""
+        when = wire_options({"delay": delay, "due": due})
+        if len(when) != 1:
+            raise Invalid("want delay or due, and not both")
+        return show(types.ChangeResult, await self._task("PATCH", id, body=when, params={"if_seq": if_seq}))
+
+    async def run_now(self, id: TaskID, *, if_seq: int | None = None) -> types.ChangeResult:
+        """Has a task that waits for a due time or a retry start now."""
+        return show(types.ChangeResult, await self._task("POST", id, "/run", {}, params={"if_seq": if_seq}))
+
+    async def update(
+        self, id: TaskID, payload: Any = None, *, reset: Sequence[str] = (), if_seq: int | None = None, **options: Unpack[Options]
+    ) -> types.ChangeResult:
+        """Changes payload, settings, priority or time of a task that no worker has. reset names options that become the lambda's."""
+        fields = wire_options(options)
+        for name in reset:
+            fields.update({"backoff_min": None, "backoff_max": None} if name == "backoff" else {name: None})
+        body = {**fields, **encode(payload)}
+        return show(types.ChangeResult, await self._task("PATCH", id, body=body, params={"if_seq": if_seq}))
+
+    async def redrive(
+        self, id: TaskID, payload: Any = None, *, force: bool = False, if_seq: int | None = None
+    ) -> types.ChangeResult:
+        """Starts an ended task anew under the same id; with force also one that succeeded."""
+        body = {"force": force, "request_id": request_id(), **encode(payload)}
+        return show(types.ChangeResult, await self._task("POST", id, "/redrive", body, params={"if_seq": if_seq}))
+
+    async def list(
+        self, lambda_: str | None = None, *, state: str | None = None, where: str | None = None, order: str | None = None,
+        limit: int | None = None, max_examined: int | None = None,
+    ) -> AsyncIterator[types.TaskInfo]:  # fmt: skip
+        """Lists tasks page by page. order is "due", "-created" or "-ended"; where is a filter (docs/reference/filters.md)."""
+        params: dict[str, Any] = {"lambda": lambda_, "state": state, "where": where, "order": order, "max_examined": max_examined}
+        left = limit
+        while left is None or left > 0:
+            params["limit"] = PAGE_MAX if left is None else min(left, PAGE_MAX)
+            page = await self.transport.call("GET", "/tasks", params=params, timeout_s=SET_TIMEOUT_S)
+            for task in page["tasks"]:
+                yield show(types.TaskInfo, task)
+            left = None if left is None else left - len(page["tasks"])
+            params["cursor"] = page.get("next") or None
+            if params["cursor"] is None:
+                return
+
+    async def count(self, where: str | None = None, *, exact: bool = False) -> types.CountResult:
+        """Counts the tasks that a filter selects; without one all."""
+        params = {"where": where, "exact": exact or None}
+        return show(types.CountResult, await self.transport.call("GET", "/tasks/count", params=params, timeout_s=SET_TIMEOUT_S))
+
+
+def _batches(tries: list[_Try]) -> Iterable[tuple[str, list[_Try]]]:
+    """Cuts tasks into calls, each of one lambda."""
+    open_: dict[str, tuple[list[_Try], int]] = {}
+    for one in tries:
+        path = f"/lambdas/{quoted(one.item.lambda_)}/tasks"
+        batch, size = open_.get(path, ([], 0))
+        size += len(json.dumps(one.fields))
+        if batch and (len(batch) >= LINES_PER_CALL_MAX or size > BYTES_PER_CALL_MAX):
+            yield path, batch
+            batch, size = [], len(json.dumps(one.fields))
+        batch.append(one)
+        open_[path] = batch, size
+    for path, (batch, _) in open_.items():
+        yield path, batch
+
+
+class _Part:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def _call(self, kind: Any, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        return show(kind, await self._client.transport.call(method, path, body, **options))
+
+
+class Chains(_Part):
+    """Chains, by the id of any of their tasks."""
+
+    async def get(self, id: str) -> types.ChainInfo:
+        info: types.ChainInfo = await self._call(types.ChainInfo, "GET", f"/chains/{quoted(id)}")
+        return info
+
+    async def cancel(self, id: str) -> types.ChainChange:
+        return await self._control(id, "cancel")
+
+    async def pause(self, id: str) -> types.ChainChange:
+        return await self._control(id, "pause")
+
+    async def resume(self, id: str) -> types.ChainChange:
+        return await self._control(id, "resume")
+
+    async def redrive(self, id: str) -> types.ChainChange:
+        return await self._control(id, "redrive")
+
+    async def extend(self, id: str, start_before: Time) -> types.ChainChange:
+        return await self._control(id, "extend", {"start_before": instant(start_before)})
+
+    async def _control(self, id: str, verb: str, body: Any = None) -> types.ChainChange:
+        change: types.ChainChange = await self._call(types.ChainChange, "POST", f"/chains/{quoted(id)}/{verb}", body)
+        return change
+
+
+class Groups(_Part):
+    """Groups: tasks that follow when all members have ended."""
+
+    async def schedule(
+        self, members: Iterable[Item], *, then: Sequence[Item] = (), else_: Sequence[Item] = (), finally_: Sequence[Item] = (),
+        expires: Time | None = None,
+    ) -> types.GroupInfo:  # fmt: skip
+        """Makes a group, adds its members and seals it."""
+        group = await self.create(then=then, else_=else_, finally_=finally_, expires=expires)
+        count = await self.add(group.id, 0, members)
+        return await self.seal(group.id, members=count)
+
+    async def create(
+        self, *, then: Sequence[Item] = (), else_: Sequence[Item] = (), finally_: Sequence[Item] = (), expires: Time | None = None
+    ) -> types.GroupInfo:
+        """Makes an empty group. With else_ or finally_, then follows only if all members succeeded."""
+        body: dict[str, Any] = {"request_id": request_id()}
+        for edge, items in (("then", then), ("else", else_), ("finally", finally_)):
+            if items:
+                body[edge] = [i.wire() for i in items]
+        if expires is not None:
+            body["expires"] = instant(expires)
+        return await self._group("POST", "", body)
+
+    async def add(self, group: str, at: int, members: Iterable[Item]) -> int:
+        """Adds members to a group that has as many as at says, and returns how many it has then. The same call again changes nothing."""
+        chunk: list[dict[str, Any]] = []
+        size = 0
+
+        async def send() -> int:
+            body = {"at": at, "items": chunk}
+            await self._client.transport.call("POST", f"/groups/{quoted(group)}/members", body, timeout_s=SET_TIMEOUT_S)
+            return at + len(chunk)
+
+        for member in members:
+            wire = member.wire()
+            size += len(json.dumps(wire))
+            if chunk and (len(chunk) >= MEMBERS_PER_CALL_MAX or size > BYTES_PER_CALL_MAX // 2):
+                at = await send()
+                chunk, size = [], len(json.dumps(wire))
+            chunk.append(wire)
+        return await send() if chunk else at
+
+    async def seal(self, group: str, *, members: int | None = None) -> types.GroupInfo:
+        """Says that a group gets no more members, and has so many."""
+        return await self._group("POST", f"/{quoted(group)}/seal", {} if members is None else {"members": members})
+
+    async def get(self, group: str) -> types.GroupInfo:
+        return await self._group("GET", f"/{quoted(group)}")
+
+    async def cancel(self, group: str) -> types.GroupInfo:
+        """Seals a group and has a job cancel its members."""
+        answer = await self._client.transport.call("POST", f"/groups/{quoted(group)}/cancel", {"request_id": request_id()})
+        return show(types.GroupInfo, answer["group"])
+
+    async def members(self, group: str) -> AsyncIterator[types.Member]:
+        """Lists the members of a group in their order, with their results."""
+        start, more = 0, True
+        while more:
+            params = {"from": start, "limit": PAGE_MAX}
+            page = await self._client.transport.call("GET", f"/groups/{quoted(group)}/members", params=params)
+            for member in page["members"]:
+                yield show(types.Member, member)
+            start, more = page["next"], page["more"]
+
+    async def _group(self, method: str, path: str, body: Any = None) -> types.GroupInfo:
+        info: types.GroupInfo = await self._call(types.GroupInfo, method, "/groups" + path, body)
+        return info
+
+
+class CronOptions(TypedDict, total=False):
+    """Settings of a cron."""
+
+    zone: str  # IANA name; not set: UTC
+    priority: str
+    collection: str
+    tags: dict[str, str]
+    overlap: str  # "skip" (default), "allow", "queue", "cancel" or "replace"
+    catch_up: str  # "last" (default), "none" or "all"
+    catch_up_max: int
+    catch_up_within: Duration
+    failures_max: int
+    fold: str  # "first" (default) or "both"
+    gap: str  # "shift" (default) or "skip"
+    jitter: Duration
+    start: Time
+    end: Time
+
+
+class Crons(_Part):
+    """Crons schedule tasks again and again."""
+
+    async def create(
+        self, name: str, lambda_: str, schedule: str, payload: Any = None, **options: Unpack[CronOptions]
+    ) -> types.Cron:
+        """Creates a cron, or returns the one of that name with the same settings. schedule is five fields, six, @daily, @every 90s or an RRULE."""
+        return await self._cron("POST", "", {"name": name, **self._settings(lambda_, schedule, payload, options)})
+
+    async def update(
+        self, name: str, version: int, lambda_: str, schedule: str, payload: Any = None, **options: Unpack[CronOptions]
+    ) -> types.Cron:
+        """Replaces all settings of a cron that has this version."""
+        return await self._cron("PUT", name, {"version": version, **self._settings(lambda_, schedule, payload, options)})
+
+    async def get(self, name: str) -> types.Cron:
+        return await self._cron("GET", name)
+
+    async def list(self, lambda_: str | None = None) -> list[types.Cron]:
+        answer = await self._client.transport.call("GET", "/crons", params={"lambda": lambda_})
+        return [show(types.Cron, c) for c in answer["crons"]]
+
+    async def delete(self, name: str) -> None:
+        await self._client.transport.call("DELETE", f"/crons/{quoted(name)}")
+
+    async def pause(self, name: str, reason: str, *, until: Time | None = None) -> types.Cron:
+        body = {"reason": reason} if until is None else {"reason": reason, "until": instant(until)}
+        return await self._cron("POST", name, body, "/pause")
+
+    async def resume(self, name: str) -> types.Cron:
+        return await self._cron("POST", name, None, "/resume")
+
+    async def run(self, name: str) -> str:
+        """Schedules a task as the cron would, now, and returns its id."""
+        answer = await self._client.transport.call("POST", f"/crons/{quoted(name)}/run", {"request_id": request_id()})
+        return str(answer["id"])
+
+    async def backfill(self, name: str, from_: Time, to: Time, *, dry_run: bool = False, pace: int | None = None) -> types.Job:
+        """Schedules the occurrences of a past range, as a job; with dry_run it only counts them."""
+        body = {"from": instant(from_), "to": instant(to), "request_id": request_id()}
+        settings = {k: v for k, v in (("dry_run", dry_run), ("pace", pace)) if v}
+        job: types.Job = await self._call(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
+        return job
+
+    async def history(self, name: str, limit: int = 20) -> Sequence[types.CronOccurrence]:
+        """Says what became of nominal times, the newest first."""
+        answer = await self._client.transport.call("GET", f"/crons/{quoted(name)}/history", params={"limit": limit})
+        return [show(types.CronOccurrence, o) for o in answer["occurrences"]]
+
+    @staticmethod
+    def _settings(lambda_: str, schedule: str, payload: Any, options: Any) -> dict[str, Any]:
+        fields = {"lambda": lambda_, "schedule": schedule, **encode(payload)}
+        for name, value in options.items():
+            write = {"catch_up_within": duration, "jitter": duration, "start": instant, "end": instant}.get(name)
+            fields[name] = write(value) if write else value
+        return fields
+
+    async def _cron(self, method: str, name: str, body: Any = None, verb: str = "") -> types.Cron:
+        path = f"/crons/{quoted(name)}{verb}" if name else "/crons"
+        cron: types.Cron = await self._call(types.Cron, method, path, body)
+        return cron

@@ -1,0 +1,156 @@
+"""Where plain functions run: daemon threads, and processes that can be ended."""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ._task import Task
+
+
+class Threads:
+    """A pool of daemon threads, as many as run at a time. A handler that never returns does not hold up the end of the process."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock, self._idle, self._all = threading.Lock(), 0, 0
+
+    def submit(self, f: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            value, error = None, None
+            try:
+                value = context.run(f)
+            except BaseException as e:
+                error = e
+            with self._lock:
+                self._idle += 1  # before the future is done, so that what comes next takes this thread
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._all += 1
+                threading.Thread(target=self._run, name="kinesin-handler", daemon=True).start()
+        self._jobs.put(job)
+        return future
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job
+
+    def close(self) -> None:
+        for _ in range(self._all):
+            self._jobs.put(None)
+
+
+class Processes:
+    """Processes that run one handler at a time each. One that has to stop gets SIGTERM, and SIGKILL after kill_after_s."""
+
+    def __init__(self, kill_after_s: float) -> None:
+        self._spawn = multiprocessing.get_context("spawn")
+        self._idle: list[tuple[Any, Any]] = []
+        self._lock, self._kill_after_s = threading.Lock(), kill_after_s
+
+    def run(self, function: Callable[..., Any], task: Task[Any]) -> Any:
+        """Runs a handler in a process, called in a thread."""
+        with self._lock:
+            one: tuple[Any, Any] = self._idle.pop() if self._idle else (None, None)
+        process, pipe = one
+        if process is None or not process.is_alive():
+            pipe, child = self._spawn.Pipe()
+            process = self._spawn.Process(target=_child, args=(child,), daemon=True)
+            process.start()
+            child.close()
+        ended = threading.Event()
+        threading.Thread(target=self._end, args=(process, task, ended), daemon=True).start()
+        try:
+            pipe.send((function.__module__, function.__qualname__, task))
+            value, error, following = pipe.recv()
+        except (EOFError, OSError):
+            process.join(1)
+            pipe.close()
+            raise RuntimeError(f"the process of the handler ended with exit code {process.exitcode}") from None
+        finally:
+            ended.set()
+            task._stop.event.set()  # lets the watcher go; the cause stays as it is
+        with self._lock:
+            self._idle.append((process, pipe))
+        task.following.extend(following)
+        if error is not None:
+            raise error
+        return value
+
+    def _end(self, process: Any, task: Task[Any], ended: threading.Event) -> None:
+        task._stop.event.wait()
+        if not ended.is_set():
+            process.terminate()
+            if not ended.wait(self._kill_after_s):
+                process.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            for _, pipe in self._idle:
+                pipe.close()
+            self._idle.clear()
+
+
+class HandlerFailed(Exception):
+    """What a handler in a process raised, as text."""
+
+
+def _child(pipe: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's: it drains
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while True:
+        try:
+            module, name, task = pipe.recv()
+        except EOFError:
+            return
+        value, error = None, None
+        try:
+            target: Any = importlib.import_module(module)
+            for part in name.split("."):
+                target = getattr(target, part)
+            value = getattr(target, "function", target)(task)
+        except BaseException as e:
+            error = _portable(e)
+        try:
+            pipe.send((value, error, task.following))
+        except (EOFError, OSError):
+            return
+        except Exception as e:  # the value cannot be pickled
+            pipe.send((None, HandlerFailed(f"the result cannot leave its process: {type(e).__name__}"), []))
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _portable(e: BaseException) -> BaseException:
+    from ._errors import Fatal, Release, Snooze
+    from ._worker import error_text
+
+    if isinstance(e, Snooze):
+        return Snooze(e.delay)
+    if isinstance(e, (Fatal, Release)):
+        return type(e)(str(e))
+    return HandlerFailed(error_text(e))

@@ -1,0 +1,569 @@
+"""The worker: its lease, claims and results run in a thread of their own, so that no handler stops the heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from . import _types as types
+from ._errors import (
+    Abandoned, Error, Fatal, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TooLarge, Unauthenticated, UnknownLambda, Unsupported,
+)  # fmt: skip
+from ._pools import HandlerFailed
+from ._task import Stop
+from ._transport import Transport, pause_s
+from ._wire import Duration, dumps, duration, encode, now_s, seconds, show, utc
+
+log = logging.getLogger("kinesin")
+
+CLAIM_WAIT_S = 20.0
+CLAIM_LATE_S = 4.0  # a claim that comes later than that after its wait was delayed by the network
+CLAIM_MAX = 1000
+RESULT_BYTES_MAX = 32 << 10
+RESULTS_PER_CALL_MAX = 1000
+RESULTS_BYTES_MAX = 4 << 20  # in one call
+RESULTS_WAITING_MAX = 2000  # beyond that nothing is claimed
+KEPT_MAX = 10_000  # results that outlive their lease
+ERROR_BYTES_MAX = 1024
+FLUSH_S, LEAVE_S = 5.0, 2.0
+ABANDONED_DELAY = "500ms"
+FINAL_REFUSALS = (Invalid, Unsupported, Unauthenticated, PermissionDenied)
+
+
+@dataclass(frozen=True)
+class Group:
+    lambdas: list[str]
+    slots: int
+
+
+@dataclass(frozen=True)
+class Config:
+    transport: Transport
+    groups: list[Group]
+    begin: Callable[[Attempt], None]  # starts a handler; called by the thread of the worker
+    cancel: Callable[[Attempt], None]  # stops it
+    name: str
+    version: str | None
+    lease: Duration | None
+    grace_s: float
+    kill_after_s: float
+    exit_with: Callable[[int], Any]
+
+
+class Attempt:
+    """An attempt that this worker has. Only the thread of the worker changes its state."""
+
+    def __init__(self, fields: dict[str, Any], group: Pool) -> None:
+        self.fields = fields
+        self.claimed = show(types.Claimed, {k: v for k, v in fields.items() if not k.startswith("payload")})
+        self.claim: str = fields["claim"]
+        self.group, self.state, self.dropped, self.stop = group, "held", False, Stop()
+        self.result: dict[str, Any] = {}
+        self.started, self.has_slot = utc(), True
+        self.timer: asyncio.TimerHandle | None = None
+        self.handler: asyncio.Task[dict[str, Any]] | None = None
+        self.session: Session | None = None
+        group.busy += 1
+
+    def end(self, result: dict[str, Any]) -> None:
+        self.state, self.result = "ended", {**result, "claim": self.claim}
+        self.free()
+
+    def free(self) -> None:
+        """Frees the slot."""
+        if self.timer:
+            self.timer.cancel()
+        if self.has_slot:
+            self.has_slot = False
+            self.group.busy -= 1
+            self.group.freed.set()
+
+
+class Pool:
+    """Slots for the tasks of some lambdas."""
+
+    def __init__(self, group: Group) -> None:
+        self.lambdas, self.slots, self.busy, self.freed = group.lambdas, group.slots, 0, asyncio.Event()
+
+
+def error_text(e: BaseException) -> str:
+    """Returns what is stored of an exception: its type, its text, and where it came from."""
+    if isinstance(e, HandlerFailed):
+        return str(e)
+    text = "".join(traceback.format_exception_only(type(e), e)).strip() if str(e) else type(e).__name__
+    frames = [f for f in traceback.extract_tb(e.__traceback__) if os.path.dirname(f.filename) != os.path.dirname(__file__)]
+    return f"{text} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else text
+
+
+def outcome_of(e: BaseException) -> dict[str, Any]:
+    if isinstance(e, Snooze):
+        return {"outcome": "snoozed", "delay": duration(e.delay)}
+    if isinstance(e, Fatal):
+        return {"outcome": "fatal_failure", "error": _tail(str(e) or "fatal")}
+    if isinstance(e, Release):
+        return {"outcome": "released", "error": _tail(str(e) or "the handler gave the task back")}
+    return {"outcome": "retriable_failure", "error": _tail(error_text(e))}
+
+
+def success(value: Any, following: list[Any]) -> dict[str, Any]:
+    result = encode(value, "result")
+    size = len(value) if isinstance(value, (bytes, bytearray)) else len(dumps(result.get("result")).encode())
+    if size > RESULT_BYTES_MAX:
+        raise TooLarge(f"the result has {size} bytes: want at most {RESULT_BYTES_MAX}")
+    if following:
+        result["add"] = {"then": [i.wire() for i in following]}
+    return {"outcome": "success", **result}
+
+
+def final(outcome: dict[str, Any], cause: str, timeout: timedelta | None) -> dict[str, Any]:
+    """Returns the outcome of a handler that had to stop. One that succeeded, or said that no retry will help, is believed."""
+    if outcome["outcome"] not in ("retriable_failure", "snoozed"):
+        return outcome
+    error = outcome.get("error", "")
+    if cause == "cancelled":
+        return {"outcome": "cancelled", "error": error}
+    if cause == "draining":
+        return {"outcome": "released", "error": "the worker is stopping"}
+    if cause == "timeout":
+        text = f"timed out after {timeout.total_seconds() if timeout else 0:g}s"
+        return {"outcome": "retriable_failure", "error": _tail(f"{text}: {error}" if error else text)}
+    return outcome
+
+
+def _tail(text: str) -> str:
+    return text.encode()[-ERROR_BYTES_MAX:].decode(errors="ignore")
+
+
+class Worker:
+    """Keeps a lease, and works under it, until it is told to stop."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.done: Future[None] = Future()
+        self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="kinesin-worker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Has the worker drain. It may be called from any thread and from a signal handler."""
+        self.call(self.stopping.set)
+
+    def call(self, f: Callable[..., Any], *args: Any) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(f, *args)
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._main())
+        except BaseException as e:
+            self.done.set_exception(e)
+        else:
+            self.done.set_result(None)
+        finally:
+            self.loop.close()
+
+    async def _main(self) -> None:
+        lost: Session | None = None
+        losses = 0
+        try:
+            while True:
+                session = await self._register(lost)
+                if session is None:
+                    return
+                if not await session.run():
+                    return
+                losses = losses + 1 if now_s() - session.begun < session.lease_s else 1
+                log.warning("lease lost (%s); registering again", session.lost, extra={"worker": session.worker})
+                await self.pause(pause_s(losses, 0.05, 2))
+                lost = session
+        finally:
+            await self.config.transport.close()
+
+    async def pause(self, wait_s: float) -> None:
+        try:
+            await asyncio.wait_for(self.stopping.wait(), wait_s)
+        except asyncio.TimeoutError:
+            pass
+
+    async def until_stop(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Returns the result of a call, or None if the worker is told to stop meanwhile."""
+        task, stop = asyncio.ensure_future(call), asyncio.ensure_future(self.stopping.wait())
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return None
+
+    async def _register(self, lost: Session | None) -> Session | None:
+        """Opens a lease, and gives up the lost one. It tries until a server answers and one of the lambdas exists."""
+        c, failures, unknown = self.config, 0, 0
+        body: dict[str, Any] = {"name": c.name, "groups": [{"lambdas": g.lambdas, "slots": g.slots} for g in c.groups]}
+        body.update({"version": c.version} if c.version else {}, **({"lease": duration(c.lease)} if c.lease else {}))
+        if lost is not None and lost.proof:
+            kept = [a.result for a in lost.kept[:KEPT_MAX]]
+            body["previous"] = {"worker": lost.worker, "proof": lost.proof, "results": kept}
+        while not self.stopping.is_set():
+            sent = now_s()
+            try:
+                answer = await self.until_stop(c.transport.once("POST", "/work/register", body))
+            except FINAL_REFUSALS:
+                raise
+            except UnknownLambda as e:
+                unknown += 1
+                if unknown == 1:
+                    log.warning("a lambda of this worker does not exist yet; waiting until it is created: %s", e.detail)
+                await self.pause(pause_s(unknown, 0.25, 5))
+            except Error as e:
+                failures += 1
+                if failures % 20 == 1:
+                    log.warning("register failed; trying again: %s", e.detail, extra={"failures": failures})
+                await self.pause(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+            else:
+                if answer is None:
+                    return None
+                if answer.get("missing"):
+                    log.warning("lambdas of this worker do not exist yet: %s", ", ".join(answer["missing"]))
+                for ack in answer.get("acks", []):
+                    if ack.get("problem"):
+                        log.warning("result refused: %s", ack["problem"].get("detail"), extra={"claim": ack["claim"]})
+                return Session(self, answer, sent)
+        return None
+
+
+class Session:
+    """The work under one lease."""
+
+    def __init__(self, worker: Worker, answer: dict[str, Any], sent_s: float) -> None:
+        self.of, self.config, self.transport = worker, worker.config, worker.config.transport
+        self.worker, self.proof = answer["worker"], answer.get("proof", "")
+        self.lease_s, self.heartbeat_s = seconds(answer["lease"]), seconds(answer["heartbeat"])
+        self.margin_s = min(2.0, self.lease_s / 5)  # the time that handlers have to obey when the lease is lost
+        self.valid_s = (self.lease_s - self.margin_s) * 0.999  # clocks may run apart
+        self.renewed = self.begun = sent_s
+        self.pools = [Pool(g) for g in self.config.groups]
+        self.attempts: dict[str, Attempt] = {}
+        self.lost, self.draining = "", False
+        self.gone, self.outbox, self.progress = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.offset = timedelta()  # of the server's clock
+        self.kept: list[Attempt] = []
+
+    def holds(self) -> bool:
+        """Reports whether the lease holds at this moment. Everything that starts a task or sends a result asks first."""
+        if not self.lost and now_s() - self.renewed >= self.valid_s:
+            self.lose(f"no heartbeat was accepted for {now_s() - self.renewed:.1f} s")
+        return not self.lost
+
+    def lose(self, why: str) -> None:
+        """Stops the handlers, and keeps the results of attempts that do not run, for the next registration."""
+        if self.lost:
+            return
+        self.lost = why
+        for a in self.having("running"):
+            self._stop(a, "lease_lost")
+        self.kept = [a for a in self.having("ended") if not a.dropped]
+        for a in self.having("held"):
+            self._forget(a)
+            a.end({"outcome": "released", "error": "the worker's lease was lost before it started"})
+            self.kept.append(a)
+        self.gone.set()
+        self.outbox.set()
+
+    def having(self, state: str) -> list[Attempt]:
+        return [a for a in self.attempts.values() if a.state == state]
+
+    async def run(self) -> bool:
+        """Works until the worker is told to stop, or the lease is lost: then it returns true."""
+        log.info("worker registered", extra={"worker": self.worker, "lease_s": self.lease_s})
+        claims = [asyncio.ensure_future(self._claim(p)) for p in self.pools]
+        loops = [asyncio.ensure_future(c) for c in (self._heartbeats(), self._watch(), self._send_results())]
+        waits = [asyncio.ensure_future(e.wait()) for e in (self.of.stopping, self.gone)]
+        try:
+            done, _ = await asyncio.wait([*claims, *loops, *waits], return_when=asyncio.FIRST_COMPLETED)
+            for d in done:
+                d.result()  # a loop that failed ends the worker
+            await self._cancel(claims)
+            if not self.lost:
+                await self._drain()
+            if self.lost:
+                await self._after_loss()
+                return True
+            return False
+        except Error:
+            raise
+        except BaseException as e:
+            self.lose(f"the worker failed: {type(e).__name__}")
+            await self._after_loss()
+            raise
+        finally:
+            await self._cancel([*claims, *loops, *waits])
+
+    @staticmethod
+    async def _cancel(tasks: list[Any]) -> None:
+        for t in tasks:
+            t.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _claim(self, pool: Pool) -> None:
+        failures = 0
+        while self.holds():
+            free = min(pool.slots - pool.busy, RESULTS_WAITING_MAX - len(self.having("ended")))
+            if free <= 0:
+                pool.freed.clear()
+                await pool.freed.wait()
+                continue
+            body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{CLAIM_WAIT_S:g}s"}
+            try:
+                answer = await self.transport.once("POST", "/work/claim", body, timeout_s=CLAIM_WAIT_S + CLAIM_LATE_S)
+                failures = 0
+            except LeaseLost:
+                self.lose("the server says so")
+                return
+            except Error as e:
+                failures += 1
+                if failures % 20 == 1:
+                    log.warning("claim failed; trying again: %s", e.detail, extra={"worker": self.worker, "failures": failures})
+                await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+                continue
+            for fields in answer["tasks"]:
+                self._take(fields, pool)
+
+    def _take(self, fields: dict[str, Any], pool: Pool) -> None:
+        if fields["claim"] in self.attempts:
+            return
+        a = Attempt(fields, pool)
+        a.session = self
+        self.attempts[a.claim] = a
+        hold_s = seconds(a.claimed.hold) if a.claimed.hold else 0.0
+        a.timer = self.of.loop.call_later(hold_s, self._start, a)
+
+    def _start(self, a: Attempt) -> None:
+        if a.state != "held" or not self.holds():
+            return
+        a.state, a.started = "running", utc() + self.offset
+        if a.claimed.timeout:
+            a.timer = self.of.loop.call_later(a.claimed.timeout.total_seconds(), self._stop, a, "timeout")
+        self.config.begin(a)
+
+    def _stop(self, a: Attempt, cause: str) -> None:
+        if a.state == "running":
+            a.stop.set(cause)
+            self.config.cancel(a)
+
+    def handled(self, a: Attempt, outcome: dict[str, Any]) -> None:
+        """Takes the outcome of a handler that has returned."""
+        if a.state != "running":
+            return  # abandoned
+        self.holds()
+        if self.lost or a.dropped:
+            a.state = "ended"
+            self._forget(a)
+            return
+        a.end({**final(outcome, a.stop.cause, a.claimed.timeout), "started": a.started.isoformat()})
+        self._report()
+
+    def _report(self) -> None:
+        self.outbox.set()
+        self.progress.set()
+
+    def _forget(self, a: Attempt) -> None:
+        self.attempts.pop(a.claim, None)
+        a.free()
+        for pool in self.pools:
+            pool.freed.set()
+        self.progress.set()
+
+    def _withdraw(self, a: Attempt, outcome: str, why: str) -> None:
+        """Gives back an attempt that has not started."""
+        a.end({"outcome": outcome, "error": why})
+        self._report()
+
+    async def _send_results(self) -> None:
+        """Sends what has ended until it is acknowledged, one call at a time: what ends meanwhile goes with the next one."""
+        failures, single = 0, False
+        while not self.lost:
+            waiting = [a for a in self.having("ended") if not a.dropped]
+            if not waiting:
+                self.outbox.clear()
+                await self.outbox.wait()
+                continue
+            batch: list[Attempt] = []
+            size = 0
+            for a in waiting[: 1 if single else RESULTS_PER_CALL_MAX]:
+                size += len(dumps(a.result))
+                if batch and size > RESULTS_BYTES_MAX:
+                    break
+                batch.append(a)
+            if not self.holds():
+                return
+            try:
+                body = {"worker": self.worker, "results": [a.result for a in batch]}
+                answer = await self.transport.once("POST", "/work/results", body)
+                refused = self._acked(batch, answer["acks"])
+                failures, single = (failures + 1 if refused else 0), False
+            except LeaseLost:
+                self.lose("the server says so")
+                return
+            except (Invalid, TooLarge) as e:  # the server takes none of a call if it cannot read one
+                if len(batch) == 1:
+                    self._unreadable(batch[0], e)
+                single = True
+                continue
+            except Error as e:
+                failures += 1
+                if failures % 20 == 1:
+                    log.warning("results were not taken; trying again: %s", e.detail, extra={"worker": self.worker, "results": len(waiting)})
+            if failures:
+                await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+
+    def _acked(self, batch: list[Attempt], acks: list[dict[str, Any]]) -> bool:
+        """Reports whether some have to be sent again."""
+        again = len(acks) < len(batch)
+        for a, ack in zip(batch, acks):
+            problem = ack.get("problem")
+            if problem and problem.get("reason") in ("unavailable", "throttled", "full"):
+                again = True
+                continue
+            if problem:
+                log.warning("result refused: %s", problem.get("detail"), extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
+            self._forget(a)
+        return again
+
+    def _unreadable(self, a: Attempt, e: Error) -> None:
+        if a.result["outcome"] == "success":
+            a.result = {"claim": a.claim, "outcome": "retriable_failure", "error": _tail(f"the server refused the result: {e.detail}")}
+            return
+        log.error("result dropped: %s", e.detail, extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
+        self._forget(a)
+
+    async def _heartbeats(self) -> None:
+        """The lease counts from when the last accepted heartbeat was sent. One that fails is repeated sooner."""
+        while self.holds():
+            sent, wall = now_s(), utc()
+            body = {"worker": self.worker, "running": [a.claim for a in self.attempts.values() if not a.dropped]}
+            pause = self.heartbeat_s
+            try:
+                answer = await self.transport.once("POST", "/work/heartbeat", body, timeout_s=self.heartbeat_s)
+            except LeaseLost:
+                self.lose("the server says so")
+                return
+            except Error as e:
+                log.warning("heartbeat failed: %s", e.detail, extra={"worker": self.worker})
+                pause = pause_s(2, min(1.0, self.heartbeat_s / 8), min(2.0, self.heartbeat_s / 2))
+                await asyncio.sleep(pause)
+                continue
+            if not self.holds():
+                return
+            self.renewed = sent
+            heartbeat = show(_Heartbeat, answer)
+            half = (utc() - wall) / 2
+            if heartbeat.now is not None:
+                offset = heartbeat.now - (wall + half)
+                self.offset = offset if abs(offset) > half + timedelta(milliseconds=1) else timedelta()
+            for claim in heartbeat.cancels:
+                self._cancelled(claim)
+            for claim in heartbeat.fenced:
+                self._fenced(claim)
+            await asyncio.sleep(max(0.0, pause - (now_s() - sent)))
+
+    def _cancelled(self, claim: str) -> None:
+        a = self.attempts.get(claim)
+        if a is not None and a.state == "held":
+            self._withdraw(a, "cancelled", "")
+        elif a is not None:
+            self._stop(a, "cancelled")
+
+    def _fenced(self, claim: str) -> None:
+        a = self.attempts.get(claim)
+        if a is None or a.dropped:
+            return
+        log.warning("attempt fenced: another attempt owns the task", extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
+        if a.state == "running":
+            a.dropped = True
+            self._stop(a, "fenced")
+        else:
+            self._forget(a)
+
+    async def _watch(self) -> None:
+        while self.holds():
+            await asyncio.sleep(self.lease_s / 60)
+
+    async def _until(self, done: Callable[[], bool], within_s: float) -> bool:
+        """Waits until done, at most so long, or until the lease is lost if it is not yet."""
+        end, had = now_s() + within_s, self.lost
+        while not done():
+            left = end - now_s()
+            if left <= 0 or self.lost != had:
+                return False
+            self.progress.clear()
+            try:
+                await asyncio.wait_for(self.progress.wait(), min(left, 0.5))
+            except asyncio.TimeoutError:
+                pass
+        return True
+
+    async def _drain(self) -> None:
+        """Takes nothing new, lets handlers go on for the grace, then tells them to stop, and abandons those that do not."""
+        self.draining = True
+        log.info("worker draining", extra={"worker": self.worker, "running": len(self.having("running"))})
+        for a in self.having("held"):
+            self._withdraw(a, "released", "the worker is stopping")
+        if not await self._until(lambda: not self.having("running"), self.config.grace_s):
+            for a in self.having("running"):
+                self._stop(a, "draining")
+            await self._until(lambda: not self.having("running"), self.config.kill_after_s)
+        if self.lost:
+            return
+        abandoned = self.having("running")
+        for a in abandoned:
+            why = "the handler did not stop when the worker did"
+            a.end({"outcome": "snoozed", "delay": ABANDONED_DELAY, "error": why, "started": a.started.isoformat()})
+            self._report()
+        if await self._until(lambda: not self.attempts, min(FLUSH_S, self.lease_s)):
+            try:
+                await self.transport.once("POST", "/work/leave", {"worker": self.worker}, timeout_s=LEAVE_S)
+                log.info("worker left", extra={"worker": self.worker})
+            except Error as e:
+                log.warning("leave failed; the lease runs out by itself: %s", e.detail, extra={"worker": self.worker})
+        elif not self.lost:
+            log.warning("worker stopping with results that were not acknowledged", extra={"worker": self.worker})
+        if abandoned and not self.lost:
+            raise Abandoned(f"{len(abandoned)} handlers still run {self.config.kill_after_s:g} s after they were told to stop: end the process")
+
+    async def _after_loss(self) -> None:
+        """Waits for the handlers to obey, and ends the process if they do not: their tasks start elsewhere."""
+        running = self.having("running")
+        if await self._until(lambda: not self.having("running"), self.margin_s):
+            return
+        left = len(self.having("running"))
+        log.error("handlers go on without a lease; the process must end", extra={"worker": self.worker, "running": left})
+        self.config.exit_with(1)
+        raise LeaseLost(f"{self.lost}, and {left} of {len(running)} handlers go on: end the process")
+
+
+@dataclass(frozen=True)
+class _Heartbeat:
+    cancels: list[str]
+    fenced: list[str]
+    now: Any = None
+
+    def __post_init__(self) -> None:
+        from ._wire import parse_time
+
+        object.__setattr__(self, "now", parse_time(self.now) if self.now else None)
+
+
+def default_name() -> str:
+    return f"{socket.gethostname() or 'worker'}-{os.getpid()}"
