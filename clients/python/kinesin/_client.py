@@ -148,21 +148,14 @@ class Lambda(Generic[P]):
 
 
 class _Try:
-    """A task to be scheduled, with a request id that is the same in each try."""
+    """A task to be scheduled. Each try sends the same fields: with another delay, a request id names another task."""
 
     def __init__(self, item: Item) -> None:
         self.item, self.fields = item, {**item.fields, "request_id": request_id()}
         trace = "" if "traceparent" in item.fields else current_traceparent()
         if trace:
             self.fields["traceparent"] = trace
-        self.delay_s = seconds(item.fields["delay"]) if "delay" in item.fields else 0.0
         self.result: types.Scheduled | Error | None = None
-
-    def wire(self, elapsed_s: float) -> dict[str, Any]:
-        """The delay counts from the first try."""
-        if not self.delay_s or elapsed_s < 0.001:
-            return self.fields
-        return {**self.fields, "delay": f"{max(self.delay_s - elapsed_s, 0):.6f}s"}
 
 
 class Client:
@@ -195,9 +188,8 @@ class Client:
 
     async def schedule(self, item: Item) -> types.Scheduled:
         """Schedules a task, with what follows it. When it returns, all of it is durable."""
-        one, path = _Try(item), f"/lambdas/{quoted(item.lambda_)}/tasks"
-        answer = await self.transport.retry(lambda elapsed_s: self.transport.once("POST", path, one.wire(elapsed_s)))
-        return show(types.Scheduled, answer)
+        path = f"/lambdas/{quoted(item.lambda_)}/tasks"
+        return show(types.Scheduled, await self.transport.call("POST", path, _Try(item).fields))
 
     async def schedule_many(self, items: Iterable[Item]) -> list[types.Scheduled]:
         """Schedules any number of tasks, each by itself. It raises NotScheduled, with all results, if some are not durable."""
@@ -207,7 +199,7 @@ class Client:
         async def send(path: str, batch: list[_Try]) -> None:
             async with gate:
                 try:
-                    await self.transport.retry(lambda elapsed_s: self._send_batch(path, batch, elapsed_s))
+                    await self.transport.retry(lambda: self._send_batch(path, batch))
                 except Error as e:
                     for one in batch:
                         one.result = one.result or e
@@ -219,9 +211,9 @@ class Client:
             raise NotScheduled(f"{len(failed)} of {len(tries)} tasks were not scheduled; the first: {failed[0].detail}", results)
         return results  # type: ignore[return-value]
 
-    async def _send_batch(self, path: str, batch: list[_Try], elapsed_s: float) -> None:
+    async def _send_batch(self, path: str, batch: list[_Try]) -> None:
         pending = [t for t in batch if t.result is None]
-        lines = [json.dumps(t.wire(elapsed_s), ensure_ascii=False) for t in pending]
+        lines = [json.dumps(t.fields, ensure_ascii=False) for t in pending]
         again: Error | None = None
         answers = await self.transport.once("POST", path, lines=lines, timeout_s=SET_TIMEOUT_S)
         for one, answer in zip(pending, answers):

@@ -117,13 +117,13 @@ class Transport:
         if self._at == failed:
             self._at += 1
 
-    async def retry(self, attempt: Callable[[float], Awaitable[T]]) -> T:
-        """Repeats an attempt while no server answers. It gets the seconds since the first one."""
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeats an attempt while no server answers."""
         self._budget = min(self._budget + BUDGET_PER_CALL, BUDGET_MAX)
         begun, failures = time.monotonic(), 0
         while True:
             try:
-                return await attempt(time.monotonic() - begun)
+                return await attempt()
             except Throttled as e:
                 pause = max(e.retry_after_s or 0, 0.01)
                 if self.tries == 1 or time.monotonic() + pause > begun + THROTTLED_MAX_S:
@@ -142,7 +142,7 @@ class Transport:
             await asyncio.sleep(pause)
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        return await self.retry(lambda _: self.once(method, path, body, **options))
+        return await self.retry(lambda: self.once(method, path, body, **options))
 
 
 def _json(answer: httpx.Response) -> Any:
