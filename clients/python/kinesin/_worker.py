@@ -150,6 +150,7 @@ class Worker:
         self.config = config
         self.done: Future[None] = Future()
         self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
+        self.session: Session | None = None  # the newest
         self._thread = threading.Thread(target=self._run, name="kinesin-worker", daemon=True)
 
     def start(self) -> None:
@@ -181,6 +182,7 @@ class Worker:
                 session = await self._register(lost)
                 if session is None:
                     return
+                self.session = session
                 if not await session.run():
                     return
                 losses = losses + 1 if now_s() - session.begun < session.lease_s else 1

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import pathlib
 import re
+import subprocess
+import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 
@@ -173,6 +175,15 @@ def test_every_reason_has_a_class():
     table = page.read_text().split("<!-- errors -->")[1].split("<!-- end of errors -->")[0]
     reasons = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
     assert reasons and reasons <= set(_errors.BY_REASON)
+
+
+def test_the_types_are_those_of_the_server(shared, tmp_path):
+    folder = pathlib.Path(__file__).parents[1]
+    (tmp_path / "kinesin").mkdir()
+    program = (folder / "generate.py").read_text()
+    (tmp_path / "generate.py").write_text(program)
+    subprocess.run([sys.executable, tmp_path / "generate.py", f"{shared.url}/v1/openapi.json"], check=True)
+    assert (tmp_path / "kinesin" / "_types.py").read_text() == (folder / "kinesin" / "_types.py").read_text()
 
 
 @on_loop
