@@ -19,7 +19,6 @@ from ._errors import Exists, Fatal, Invalid
 from ._pools import Processes, Threads
 from ._task import Task, task_of
 from ._tracing import below
-from ._transport import quoted
 from ._wire import Duration, Misfit, load_payload, seconds
 from ._worker import Attempt, Config, Group, Worker, default_name, outcome_of, success
 
@@ -102,10 +101,6 @@ class App(Client):
                 await self.transport.call("POST", "/lambdas", {"name": name, **h.settings})
             except Exists:
                 pass
-
-    async def delete_lambda(self, name: str, *, drop_tasks: bool = False) -> None:
-        """Deletes a lambda, and drops its live tasks if asked to."""
-        await self.transport.call("DELETE", f"/lambdas/{quoted(name)}", params={"drop_tasks": drop_tasks or None})
 
     async def run(
         self, slots: int = 100, *, lease: Duration | None = None, grace: Duration = "25s", kill_after: Duration = "5s",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 P = TypeVar("P")
+R = TypeVar("R")
 
 LINES_PER_CALL_MAX = 1000
 BYTES_PER_CALL_MAX = 4 << 20
@@ -332,7 +333,7 @@ class _Part:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def _call(self, kind: Any, method: str, path: str, body: Any = None, **options: Any) -> Any:
+    async def _call(self, kind: type[R], method: str, path: str, body: Any = None, **options: Any) -> R:
         return show(kind, await self._client.transport.call(method, path, body, **options))
 
 
@@ -340,8 +341,7 @@ class Chains(_Part):
     """Chains, by the id of any of their tasks."""
 
     async def get(self, id: str) -> types.ChainInfo:
-        info: types.ChainInfo = await self._call(types.ChainInfo, "GET", f"/chains/{quoted(id)}")
-        return info
+        return await self._call(types.ChainInfo, "GET", f"/chains/{quoted(id)}")
 
     async def cancel(self, id: str) -> types.ChainChange:
         return await self._control(id, "cancel")
@@ -359,8 +359,7 @@ class Chains(_Part):
         return await self._control(id, "extend", {"start_before": instant(start_before)})
 
     async def _control(self, id: str, verb: str, body: Any = None) -> types.ChainChange:
-        change: types.ChainChange = await self._call(types.ChainChange, "POST", f"/chains/{quoted(id)}/{verb}", body)
-        return change
+        return await self._call(types.ChainChange, "POST", f"/chains/{quoted(id)}/{verb}", body)
 
 
 class Groups(_Part):
@@ -388,7 +387,7 @@ class Groups(_Part):
         return await self._group("POST", "", body)
 
     async def add(self, group: str, at: int, members: Iterable[Item]) -> int:
-        """Adds members to a group that has as many as at says, and returns how many it has then. The same call again changes nothing."""
+        """Adds members to a group that has as many as at says, and returns how many it has then. A repeated call changes nothing."""
         chunk: list[dict[str, Any]] = []
         size = 0
 
@@ -429,8 +428,7 @@ class Groups(_Part):
             start, more = page["next"], page["more"]
 
     async def _group(self, method: str, path: str, body: Any = None) -> types.GroupInfo:
-        info: types.GroupInfo = await self._call(types.GroupInfo, method, "/groups" + path, body)
-        return info
+        return await self._call(types.GroupInfo, method, "/groups" + path, body)
 
 
 class CronOptions(TypedDict, total=False):
@@ -458,7 +456,7 @@ class Crons(_Part):
     async def create(
         self, name: str, lambda_: str, schedule: str, payload: Any = None, **options: Unpack[CronOptions]
     ) -> types.Cron:
-        """Creates a cron, or returns the one of that name with the same settings. schedule is five fields, six, @daily, @every 90s or an RRULE."""
+        """Creates a cron, or returns the one that has these settings. schedule is five fields, six, @daily, @every 90s or an RRULE."""
         return await self._cron("POST", "", {"name": name, **self._settings(lambda_, schedule, payload, options)})
 
     async def update(
@@ -493,8 +491,7 @@ class Crons(_Part):
         """Schedules the occurrences of a past range, as a job; with dry_run it only counts them."""
         body = {"from": instant(from_), "to": instant(to), "request_id": request_id()}
         settings = {k: v for k, v in (("dry_run", dry_run), ("pace", pace)) if v}
-        job: types.Job = await self._call(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
-        return job
+        return await self._call(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
 
     async def history(self, name: str, limit: int = 20) -> Sequence[types.CronOccurrence]:
         """Says what became of nominal times, the newest first."""
@@ -511,5 +508,4 @@ class Crons(_Part):
 
     async def _cron(self, method: str, name: str, body: Any = None, verb: str = "") -> types.Cron:
         path = f"/crons/{quoted(name)}{verb}" if name else "/crons"
-        cron: types.Cron = await self._call(types.Cron, method, path, body)
-        return cron
+        return await self._call(types.Cron, method, path, body)

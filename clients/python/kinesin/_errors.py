@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ class Error(Exception):
 
     reason = ""
 
+    def __init_subclass__(cls) -> None:
+        cls.reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
     def __init__(self, detail: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
         super().__init__(detail)
         self.detail, self.status, self.retry_after_s = detail, status, retry_after_s
@@ -19,115 +23,77 @@ class Error(Exception):
 class Invalid(Error):
     """A value is outside what is allowed."""
 
-    reason = "invalid"
-
 
 class UnknownLambda(Error):
     """No lambda has that name: create it first."""
-
-    reason = "unknown_lambda"
 
 
 class NotFound(Error):
     """There is no such task, or what else the call names."""
 
-    reason = "not_found"
-
 
 class KeyConflict(Error):
     """Another task holds the key."""
-
-    reason = "key_conflict"
 
 
 class TooLate(Error):
     """The task has ended, or a worker has it."""
 
-    reason = "too_late"
-
 
 class TooLarge(Error):
     """A payload or a request is above its limit."""
-
-    reason = "too_large"
 
 
 class Full(Error):
     """There is no space for new tasks."""
 
-    reason = "full"
-
 
 class Throttled(Error):
     """An admission quota is used up; retry_after_s says when to try again."""
-
-    reason = "throttled"
 
 
 class Unavailable(Error):
     """No server answered. The outcome may be unknown: a key makes a second call harmless."""
 
-    reason = "unavailable"
-
 
 class LeaseLost(Error):
     """The lease of the worker has ended, and handlers went on."""
-
-    reason = "lease_lost"
 
 
 class Fenced(Error):
     """The attempt no longer owns the task."""
 
-    reason = "fenced"
-
 
 class Exists(Error):
     """A thing of that name exists with other settings."""
-
-    reason = "exists"
 
 
 class InUse(Error):
     """The lambda has live tasks, or is being deleted."""
 
-    reason = "in_use"
-
 
 class Unsupported(Error):
     """This server cannot do it."""
-
-    reason = "unsupported"
 
 
 class Internal(Error):
     """The server failed."""
 
-    reason = "internal"
-
 
 class Unauthenticated(Error):
     """The call had no token that the server accepts."""
-
-    reason = "unauthenticated"
 
 
 class Registered(Error):
     """The lambda is deleted with its registration only."""
 
-    reason = "registered"
-
 
 class PermissionDenied(Error):
     """No grant of the caller allows it."""
 
-    reason = "permission_denied"
-
 
 class StaleSeq(Error):
     """The thing has changed since the caller read it."""
-
-    reason = "stale_seq"
 
 
 class NotScheduled(Error):
@@ -142,10 +108,8 @@ class NotScheduled(Error):
 class Abandoned(Error):
     """Handlers did not return when the worker stopped: the process should end."""
 
-    reason = "abandoned"
 
-
-BY_REASON: dict[str, type[Error]] = {c.reason: c for c in Error.__subclasses__() if c.reason}
+BY_REASON: dict[str, type[Error]] = {c.reason: c for c in Error.__subclasses__()}
 
 
 def refusal(status: int, problem: Any) -> Error:

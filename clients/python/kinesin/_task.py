@@ -25,7 +25,7 @@ class Stop:
 
 @dataclass
 class Task(Generic[P]):
-    """An attempt of a task. attempt is the fencing number: it rises with every attempt, and what a handler changes may refuse a lower one."""
+    """An attempt of a task. attempt is the fencing number: it rises with each, and what a handler changes may refuse a lower one."""
 
     payload: P = field(repr=False)
     id: str = ""

@@ -11,7 +11,6 @@ from typing import Any
 @dataclass(frozen=True, kw_only=True)
 class AttemptInfo:
     """One attempt of a task."""
-
     end: datetime | None = None  # when it ended; not set: it has not ended
     error: str | None = None  # of a failure, for people
     number: int = 0  # 1 is the first of the task
@@ -24,17 +23,14 @@ class AttemptInfo:
 @dataclass(frozen=True, kw_only=True)
 class CancelResult:
     """The result of a cancel."""
-
     id: str = ""  # of the task
     outcome: str | None = None  # cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it.
-    problem: Problem | None = None  # TOO_LATE: it has ended, or it is on the queue of a deliver lambda
     state: str | None = None  # of the task before the cancel
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainChange:
     """What became of a chain."""
-
     changed: int = 0  # tasks
     id: str = ""  # the id of its first task
     left: int = 0  # of cancel: tasks that it found and that run on, since else or finally leads to them
@@ -44,7 +40,6 @@ class ChainChange:
 @dataclass(frozen=True, kw_only=True)
 class ChainInfo:
     """A chain."""
-
     count: int = 0  # how many of its tasks are there, as far as shown
     id: str = ""  # the id of its first task
     more: bool = False  # it has more tasks than are shown
@@ -55,7 +50,6 @@ class ChainInfo:
 @dataclass(frozen=True, kw_only=True)
 class ChainTask:
     """A task of a chain, or one that may come."""
-
     attempt: int = 0  # number of its newest attempt; 0: none
     before_redrive: bool = False  # It follows an earlier end of the task before it, which was redriven since, or comes after such a task.
     collection: str | None = None  # of the task; not set: it is in none
@@ -76,11 +70,9 @@ class ChainTask:
 @dataclass(frozen=True, kw_only=True)
 class ChangeResult:
     """The result of a change of a task."""
-
     due: datetime | None = None  # when it is due now
     id: str = ""  # of the task
     note: str | None = None  # over HTTP: says that a due time in the past was taken for now
-    problem: Problem | None = None  # TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
     seq: int = 0  # rises with each change; the ETag
     state: str | None = None  # after the change, or as it was found if there is a problem
 
@@ -88,7 +80,6 @@ class ChangeResult:
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
     """An attempt as a worker gets it."""
-
     attempt: int = 0  # fencing number
     chain: str | None = None  # id of the chain; not set: it is in none
     claim: str = ""  # names the attempt: the 16 bytes of its task
@@ -107,7 +98,6 @@ class Claimed:
     parent: Parent | None = None  # not set: the task follows no other
     payload: Any = None  # for the handler; not set: nothing, or see blob
     priority: str | None = None  # one of the lambda's
-    prompt: bool = False  # The worker sends the result without waiting for others: a task of the lambda may wait for its end.
     tags: dict[str, str] = field(default_factory=dict)  # by name; at most 16
     timeout: timedelta | None = None  # the attempt must have ended after so long
     traceparent: str | None = None  # W3C trace context for the handler; not set: none
@@ -117,7 +107,6 @@ class Claimed:
 @dataclass(frozen=True, kw_only=True)
 class CountResult:
     """A number of tasks."""
-
     count: int = 0  # of the tasks
     exact: bool = False  # the tasks were counted, not estimated
     examined: int = 0  # rows that were read for it
@@ -126,7 +115,6 @@ class CountResult:
 @dataclass(frozen=True, kw_only=True)
 class Cron:
     """A cron schedules a task of a lambda whenever its schedule says."""
-
     catch_up: str | None = None  # which missed occurrences run: last (default), none or all
     catch_up_max: int | None = None  # of all: how many at most; not set: 1,000
     catch_up_within: timedelta | None = None  # of all: how long ago at most; not set: a day
@@ -162,7 +150,6 @@ class Cron:
 @dataclass(frozen=True, kw_only=True)
 class CronOccurrence:
     """What became of a nominal time."""
-
     backfill: bool = False  # its task is that of a backfill
     id: str = ""  # of its task; not set: it has none
     late: timedelta | None = None  # how long after its due time it first started; not set: it was not started
@@ -177,7 +164,6 @@ class CronOccurrence:
 @dataclass(frozen=True, kw_only=True)
 class CronPause:
     """Why a cron does not fire."""
-
     at: datetime | None = None  # when it was paused
     by: str | None = None  # an identity; not set: its failure limit
     reason: str | None = None  # why, for people
@@ -187,7 +173,6 @@ class CronPause:
 @dataclass(frozen=True, kw_only=True)
 class GroupEnd:
     """After which group a task follows, and how that has ended."""
-
     cancelled: bool = False  # the group was cancelled before all members had ended
     ended: dict[str, int] = field(default_factory=dict)  # members in each end, when the group was done
     expired: bool = False  # the group expired; members that ended is less than members then
@@ -198,7 +183,6 @@ class GroupEnd:
 @dataclass(frozen=True, kw_only=True)
 class GroupFollowUp:
     """A task that may follow after a group."""
-
     edge: str | None = None  # then, else or finally
     id: str = ""  # of the task; not set: none follows, or none yet
     lambda_: str | None = None  # whose task it is
@@ -208,7 +192,6 @@ class GroupFollowUp:
 @dataclass(frozen=True, kw_only=True)
 class GroupInfo:
     """A group."""
-
     cancelled: datetime | None = None  # not set: it was not cancelled
     cancelled_by: str | None = None  # an identity
     completed: datetime | None = None  # when the last member was seen to have ended, or the group expired
@@ -230,7 +213,6 @@ class GroupInfo:
 @dataclass(frozen=True, kw_only=True)
 class GroupMember:
     """Which member of a group a task is."""
-
     group: str | None = None  # the id of the group
     index: int = 0  # of the member in its group; 0 is the first
 
@@ -238,34 +220,22 @@ class GroupMember:
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A change of many tasks, which goes on by itself."""
-
     action: str | None = None  # cancel, redrive, reschedule, expire or delete; backfill, which BackfillCron makes
-    all: bool = False  # without a filter
-    by: timedelta | None = None  # of reschedule: added to each due time
-    cost: str | None = None  # of a dry run, for people: what it takes of the store
     created: datetime | None = None  # when it was made
     created_by: str | None = None  # identity, with whose grants it acts
-    due: datetime | None = None  # of reschedule: one due time for all; not set: see by and spread
     ended: datetime | None = None  # when it ended; not set: it has not ended
-    examined: int = 0  # rows
-    force: bool = False  # of redrive: also tasks that ended as success or delivered
-    group: str | None = None  # of a cancel of a group, which CancelGroup makes
     id: str = ""  # of the job
     matched: int = 0  # of a dry run: tasks that the filter selects; else those it has met so far
     matched_exact: bool = False  # matched was counted, not estimated
     outcomes: dict[str, int] = field(default_factory=dict)  # changed tasks by what became of them, refused ones by reason
     pace: int = 0  # tasks per second; 0: as fast as the store allows
     problem: str | None = None  # why it failed, or waits
-    sample: list[TaskInfo] = field(default_factory=list)  # of a dry run: at most ten
-    spread: timedelta | None = None  # of reschedule: due times evenly over this long; not set: not spread
     state: str | None = None  # counted (a dry run), running, paused, stopped, done or failed
-    where: str | None = None  # the filter expression; not set: it selects by all, backfill or group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """Where in a chain a task is."""
-
     edge: str | None = None  # then, else or finally; not set: it is the first
     followups: int = 0  # how many follow-ups the task itself names
     parent: str | None = None  # the task before it; not set: it is the first
@@ -276,7 +246,6 @@ class Link:
 @dataclass(frozen=True, kw_only=True)
 class Member:
     """A member of a group."""
-
     index: int = 0  # in the group; 0 is the first
     task: TaskInfo | None = None  # not set: it may not be read, or is not known any more
 
@@ -284,7 +253,6 @@ class Member:
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
     """Which occurrence of a cron a task is."""
-
     backfill: bool = False  # a backfill has scheduled it
     cron: str | None = None  # name of the cron
     nominal: datetime | None = None  # the time at which the cron's expression fires
@@ -295,7 +263,6 @@ class Occurrence:
 @dataclass(frozen=True, kw_only=True)
 class Parent:
     """The task before a follow-up, as it ended."""
-
     attempts: list[AttemptInfo] = field(default_factory=list)  # as error
     edge: str | None = None  # then, else or finally: how the follow-up follows it
     error: str | None = None  # of its last attempt; only of a parent that did not succeed, or in finally
@@ -307,25 +274,11 @@ class Parent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A refusal."""
-
-    detail: str = ""  # what was wrong, and what is allowed
-    reason: str | None = None  # the kind of problem, for programs
-    retry_after: str | None = None  # when to try again, as a duration such as 1s
-    status: int = 0  # the HTTP status
-    title: str = ""  # the kind of problem, for people
-    type: str = ""  # a name for this kind of problem: urn:kinesin:problem: and the reason, or about:blank
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scheduled:
     """A task that is durable."""
-
     due: datetime | None = None  # when the task is due
     duplicate: bool = False  # a task has the key (or request id) already; id is its id
     id: str = ""  # of the task, which is durable
-    problem: Problem | None = None  # why the task was refused; not set: it was not
     replaced: bool = False  # the task that holds the key has the payload and time of this item now
     state: str | None = None  # of the task that holds the key
 
@@ -333,7 +286,6 @@ class Scheduled:
 @dataclass(frozen=True, kw_only=True)
 class TaskInfo:
     """A task."""
-
     attempt: int = 0  # fencing number of the newest attempt
     attempts: list[AttemptInfo] = field(default_factory=list)  # the last ten, oldest first
     backoff_max: timedelta | None = None  # the longest pause between its attempts; not set: its lambda's
@@ -376,7 +328,6 @@ class TaskInfo:
 @dataclass(frozen=True, kw_only=True)
 class WaitsFor:
     """What holds a task back."""
-
     gate: str | None = None  # the gate's id
     reason: str | None = None  # gate, quota, key, retry budget, no worker or queue full
     text: str | None = None  # for people

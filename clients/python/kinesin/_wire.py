@@ -25,7 +25,7 @@ T = TypeVar("T")
 Duration = Union[str, timedelta]
 Time = Union[str, datetime]
 
-_UNITS_US = {"w": 604_800_000_000, "d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1, "µs": 1, "μs": 1, "ns": 1e-3}  # fmt: skip
+_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w)")
 _WANT = 'want a timedelta, or a text such as "500ms", "90s", "1h30m" or "3d"'
 
@@ -38,8 +38,8 @@ def parse_duration(text: str) -> timedelta:
     parts = _PART.findall(body)
     if not parts or "".join(n + u for n, u in parts) != body:
         raise Invalid(f"{text!r} is no duration: {_WANT}")
-    micros = sum(Decimal(n) * Decimal(str(_UNITS_US[u])) for n, u in parts)
-    return timedelta(microseconds=float(micros) * (-1 if text.startswith("-") else 1))
+    total = sum(Decimal(n) * Decimal(str(_UNITS_S[u])) for n, u in parts)
+    return timedelta(microseconds=float(total * 1_000_000) * (-1 if text.startswith("-") else 1))
 
 
 def seconds(value: Duration) -> float:

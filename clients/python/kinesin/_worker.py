@@ -21,7 +21,7 @@ from ._errors import (
 from ._pools import HandlerFailed
 from ._task import Stop
 from ._transport import Transport, pause_s
-from ._wire import Duration, dumps, duration, encode, now_s, seconds, show, utc
+from ._wire import Duration, dumps, duration, encode, now_s, parse_time, seconds, show, utc
 
 log = logging.getLogger("kinesin")
 
@@ -215,14 +215,16 @@ class Worker:
         body: dict[str, Any] = {"name": c.name, "groups": [{"lambdas": g.lambdas, "slots": g.slots} for g in c.groups]}
         body.update({"version": c.version} if c.version else {}, **({"lease": duration(c.lease)} if c.lease else {}))
         if lost is not None and lost.proof:
-            kept = [a.result for a in lost.kept[:KEPT_MAX]]
-            body["previous"] = {"worker": lost.worker, "proof": lost.proof, "results": kept}
+            body["previous"] = {"worker": lost.worker, "proof": lost.proof, "results": [a.result for a in lost.kept_results()]}
         while not self.stopping.is_set():
             sent = now_s()
             try:
                 answer = await self.until_stop(c.transport.once("POST", "/work/register", body))
-            except FINAL_REFUSALS:
-                raise
+            except (TooLarge, *FINAL_REFUSALS) as e:
+                if not isinstance(e, (Invalid, TooLarge)) or not body.get("previous", {}).get("results"):
+                    raise
+                log.error("results of the lost lease dropped: %s", e.detail)
+                body["previous"]["results"] = []
             except UnknownLambda as e:
                 unknown += 1
                 if unknown == 1:
@@ -296,6 +298,7 @@ class Session:
             done, _ = await asyncio.wait([*claims, *loops, *waits], return_when=asyncio.FIRST_COMPLETED)
             for d in done:
                 d.result()  # a loop that failed ends the worker
+            self.draining = True
             await self._cancel(claims)
             if not self.lost:
                 await self._drain()
@@ -312,15 +315,28 @@ class Session:
         finally:
             await self._cancel([*claims, *loops, *waits])
 
+    def kept_results(self) -> list[Attempt]:
+        """Returns what goes with the next registration, of what ended first as much as one call takes."""
+        size = 0
+        some: list[Attempt] = []
+        for a in self.kept[:KEPT_MAX]:
+            size += len(dumps(a.result))
+            if size > RESULTS_BYTES_MAX:
+                log.error("results of the lost lease dropped: their tasks run again", extra={"results": len(self.kept) - len(some)})
+                break
+            some.append(a)
+        return some
+
     @staticmethod
     async def _cancel(tasks: list[Any]) -> None:
-        for t in tasks:
-            t.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while left := [t for t in tasks if not t.done()]:  # again, since wait_for may miss a cancel
+            for t in left:
+                t.cancel()
+            await asyncio.wait(left, timeout=0.1)
 
     async def _claim(self, pool: Pool) -> None:
         failures = 0
-        while self.holds():
+        while self.holds() and not self.draining:
             free = min(pool.slots - pool.busy, RESULTS_WAITING_MAX - len(self.having("ended")))
             if free <= 0:
                 pool.freed.clear()
@@ -426,7 +442,7 @@ class Session:
             except Error as e:
                 failures += 1
                 if failures % 20 == 1:
-                    log.warning("results were not taken; trying again: %s", e.detail, extra={"worker": self.worker, "results": len(waiting)})
+                    log.warning("sending results failed; trying again: %s", e.detail, extra={"results": len(waiting)})
             if failures:
                 await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
 
@@ -455,7 +471,6 @@ class Session:
         while self.holds():
             sent, wall = now_s(), utc()
             body = {"worker": self.worker, "running": [a.claim for a in self.attempts.values() if not a.dropped]}
-            pause = self.heartbeat_s
             try:
                 answer = await self.transport.once("POST", "/work/heartbeat", body, timeout_s=self.heartbeat_s)
             except LeaseLost:
@@ -463,22 +478,20 @@ class Session:
                 return
             except Error as e:
                 log.warning("heartbeat failed: %s", e.detail, extra={"worker": self.worker})
-                pause = pause_s(2, min(1.0, self.heartbeat_s / 8), min(2.0, self.heartbeat_s / 2))
-                await asyncio.sleep(pause)
+                await asyncio.sleep(pause_s(2, min(1.0, self.heartbeat_s / 8), min(2.0, self.heartbeat_s / 2)))
                 continue
             if not self.holds():
                 return
             self.renewed = sent
-            heartbeat = show(_Heartbeat, answer)
             half = (utc() - wall) / 2
-            if heartbeat.now is not None:
-                offset = heartbeat.now - (wall + half)
+            if "now" in answer:
+                offset = parse_time(answer["now"]) - (wall + half)
                 self.offset = offset if abs(offset) > half + timedelta(milliseconds=1) else timedelta()
-            for claim in heartbeat.cancels:
+            for claim in answer["cancels"]:
                 self._cancelled(claim)
-            for claim in heartbeat.fenced:
+            for claim in answer["fenced"]:
                 self._fenced(claim)
-            await asyncio.sleep(max(0.0, pause - (now_s() - sent)))
+            await asyncio.sleep(max(0.0, self.heartbeat_s - (now_s() - sent)))
 
     def _cancelled(self, claim: str) -> None:
         a = self.attempts.get(claim)
@@ -518,7 +531,6 @@ class Session:
 
     async def _drain(self) -> None:
         """Takes nothing new, lets handlers go on for the grace, then tells them to stop, and abandons those that do not."""
-        self.draining = True
         log.info("worker draining", extra={"worker": self.worker, "running": len(self.having("running"))})
         for a in self.having("held"):
             self._withdraw(a, "released", "the worker is stopping")
@@ -542,7 +554,7 @@ class Session:
         elif not self.lost:
             log.warning("worker stopping with results that were not acknowledged", extra={"worker": self.worker})
         if abandoned and not self.lost:
-            raise Abandoned(f"{len(abandoned)} handlers still run {self.config.kill_after_s:g} s after they were told to stop: end the process")
+            raise Abandoned(f"{len(abandoned)} handlers run {self.config.kill_after_s:g} s after they were told to stop: end the process")
 
     async def _after_loss(self) -> None:
         """Waits for the handlers to obey, and ends the process if they do not: their tasks start elsewhere."""
@@ -553,18 +565,6 @@ class Session:
         log.error("handlers go on without a lease; the process must end", extra={"worker": self.worker, "running": left})
         self.config.exit_with(1)
         raise LeaseLost(f"{self.lost}, and {left} of {len(running)} handlers go on: end the process")
-
-
-@dataclass(frozen=True)
-class _Heartbeat:
-    cancels: list[str]
-    fenced: list[str]
-    now: Any = None
-
-    def __post_init__(self) -> None:
-        from ._wire import parse_time
-
-        object.__setattr__(self, "now", parse_time(self.now) if self.now else None)
 
 
 def default_name() -> str:

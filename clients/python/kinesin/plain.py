@@ -172,4 +172,3 @@ class App:
     list = _each(_client.Client.list)
     count = _blocks(_client.Client.count)
     ensure = _blocks(_app.App.ensure)
-    delete_lambda = _blocks(_app.App.delete_lambda)

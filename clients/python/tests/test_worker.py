@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -300,7 +301,8 @@ async def test_a_server_that_is_killed_and_started_again(own, name):
 
 
 @on_loop
-async def test_a_lost_lease_stops_handlers_and_the_worker_registers_again(own, name):
+@pytest.mark.parametrize("fault", ["cut", "hang"])
+async def test_a_lost_lease_stops_handlers_and_the_worker_registers_again(own, name, fault):
     app = kinesin.App(own.url)
     causes, attempts = [], []
     async with Proxy(own) as proxy:
@@ -318,10 +320,11 @@ async def test_a_lost_lease_stops_handlers_and_the_worker_registers_again(own, n
         async with working(worker, lease="3s", grace="5s"):
             made = await app.lambda_(name).schedule(1)
             await until(lambda: attempts)
-            proxy.cut()
+            proxy.cut() if fault == "cut" else proxy.open.clear()
             await until(lambda: causes)
             assert causes == ["lease_lost"]
             proxy.refuses = False
+            proxy.open.set()
             task = await ended(app, made.id)
             assert (task.state, attempts) == ("success", [1, 2])
 
@@ -485,13 +488,23 @@ PROGRAM = """
 
 
 @on_loop
+async def test_the_program_of_the_readme(shared):
+    text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:7070", shared.url).replace("30d", "0s")
+    program = await _program("-c", code)
+    assert (await program.stdout.readline()).startswith(b"user 42, attempt 1, 0:00:0")
+    program.terminate()
+    assert await program.wait() == 0
+
+
+@on_loop
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_drains(app, name, number):
     await app.transport.call("POST", "/lambdas", {"name": name})
     work = app.lambda_(name)
     for grace in ("5s", "0s"):
         made = await work.schedule(0.5 if grace == "5s" else 60)
-        program = await _program(app, name, grace)
+        program = await _program("-c", textwrap.dedent(PROGRAM), app.transport.urls[0], name, grace)
         assert await program.stdout.readline() == b"began 1\n"
         program.send_signal(number)
         assert (await program.stdout.read()) == b"left\n" and await program.wait() == 0
@@ -503,8 +516,6 @@ async def test_a_signal_drains(app, name, number):
             await app.cancel(made.id)
 
 
-async def _program(app, name, grace):
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", textwrap.dedent(PROGRAM), app.transport.urls[0], name, grace,
-        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(kinesin.__file__))},
-    )  # fmt: skip
+async def _program(*args):
+    path = {"PYTHONPATH": os.path.dirname(os.path.dirname(kinesin.__file__)), "PYTHONUNBUFFERED": "1"}
+    return await asyncio.create_subprocess_exec(sys.executable, *args, stdout=subprocess.PIPE, env={**os.environ, **path})
