@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import pathlib
 import signal
@@ -11,15 +12,15 @@ import sys
 import textwrap
 import threading
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 
 import kinesin
 import pytest
 from conftest import Proxy, on_loop, until, working
+from kinesin import _worker
 
 
-@dataclass
+@dataclasses.dataclass
 class Reminder:
     user: int
 
@@ -274,7 +275,7 @@ async def test_a_handler_that_blocks_the_event_loop_does_not_stop_heartbeats(app
 
 
 @on_loop
-async def test_a_server_that_is_killed_and_started_again(own, name):
+async def test_a_server_that_is_killed_and_started_again(own, name, caplog):
     app, release = kinesin.App(own.url), asyncio.Event()
     runs, waits = {}, 0
 
@@ -288,10 +289,11 @@ async def test_a_server_that_is_killed_and_started_again(own, name):
             waits -= 1
         return task.payload
 
-    async with working(app, slots=20, grace="5s"):
+    async with working(app, slots=20, grace="5s", lease="6s"):
         made = await work.schedule_many(range(60))
         await until(lambda: waits == 20 or len(runs) == 60)
         own.kill()
+        await until(lambda: "heartbeat failed" in caplog.text)
         release.set()  # these end while no server answers
         await until(lambda: waits == 0)
         own.start()
@@ -452,10 +454,61 @@ async def test_a_cancel_of_run_drains(app, name):
     made = await work.schedule(1)
     run = asyncio.create_task(app.run(signals=False))
     await running.wait()
+    assert await workers_of(app, name) == 1
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
     assert (await ended(app, made.id)).result == "finished"
+    assert await workers_of(app, name) == 0  # it has left
+
+
+async def workers_of(app, name):
+    return (await app.transport.call("GET", f"/lambdas/{name}", params={"live": True}))["live"].get("workers")
+
+
+@on_loop
+async def test_what_has_not_started_is_given_back_or_cancelled(app, name, monkeypatch):
+    class Held(_worker.Attempt):
+        """Has to be held for long."""
+
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.claimed = dataclasses.replace(self.claimed, hold=timedelta(seconds=60))
+
+    work = app.handler(name)(lambda task: "done")
+    with monkeypatch.context() as patched:
+        patched.setattr(_worker, "Attempt", Held)
+        async with working(app, lease="3s"):
+            made = await work.schedule_many(["a", "b"])
+            await until(lambda: app._running.worker.session and len(app._running.worker.session.having("held")) == 2)
+            await app.cancel(made[0].id)
+            assert (await ended(app, made[0].id)).state == "cancelled"
+    async with working(app):
+        task = await ended(app, made[1].id)
+    assert (task.state, task.failures, task.worker_lost, task.attempts[0].outcome) == ("success", 0, 0, "released")
+
+
+@on_loop
+async def test_an_attempt_that_no_longer_owns_its_task_is_stopped(app, name):
+    causes, claims = [], []
+
+    @app.handler(name)
+    async def work(task):
+        session = app._running.worker.session
+        claims.extend(session.attempts)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            causes.append(task.stopping)
+
+    async with working(app, lease="3s"):
+        made = await work.schedule(1)
+        await until(lambda: claims)
+        results = [{"claim": claims[0], "outcome": "success"}]  # somebody else ends it
+        await app.transport.call("POST", "/work/results", {"worker": app._running.worker.session.worker, "results": results})
+        await until(lambda: causes)
+    task = await app.get(made.id)
+    assert (causes, task.state, len(task.attempts)) == (["fenced"], "success", 1)
 
 
 @on_loop
