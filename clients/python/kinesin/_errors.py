@@ -129,8 +129,10 @@ class Snooze(Exception):
     """Raised by a handler that wants to be called again after a delay, such as "5m". It is no failure."""
 
     def __init__(self, delay: Any) -> None:
-        super().__init__(f"snoozed for {delay}")
-        self.delay = delay
+        from ._wire import duration
+
+        super().__init__(delay)
+        self.delay = duration(delay)
 
 
 class Fatal(Exception):

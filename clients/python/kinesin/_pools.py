@@ -89,8 +89,11 @@ class Processes:
         finally:
             ended.set()
             task._stop.event.set()  # lets the watcher go; the cause stays as it is
-        with self._lock:
-            self._idle.append((process, pipe))
+        if task.stopping:  # it may get a signal yet
+            pipe.close()
+        else:
+            with self._lock:
+                self._idle.append((process, pipe))
         task.following.extend(following)
         if error is not None:
             raise error

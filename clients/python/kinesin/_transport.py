@@ -75,10 +75,14 @@ class Transport:
 
     def _headers(self) -> dict[str, str]:
         if self._token_file:
-            changed = os.stat(self._token_file).st_mtime_ns
-            if changed != self._token_read:
-                with open(self._token_file, encoding="utf-8") as f:
-                    self._token, self._token_read = f.readline().strip(), changed
+            try:
+                changed = os.stat(self._token_file).st_mtime_ns
+                if changed != self._token_read:
+                    with open(self._token_file, encoding="utf-8") as f:
+                        self._token, self._token_read = f.readline().strip(), changed
+            except OSError as e:
+                if self._token is None:
+                    raise Invalid(f"the token file cannot be read: {e.strerror}") from None
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def once(
@@ -98,7 +102,7 @@ class Transport:
             answer = await asyncio.wait_for(
                 self._client().request(method, f"{server}/v1{path}", content=content, headers=headers, params=given), timeout_s
             )
-            if answer.status_code >= 400:
+            if answer.status_code >= 300:
                 error = refusal(answer.status_code, _json(answer))
                 if answer.status_code in (502, 503, 504):
                     self._next(at)
@@ -109,7 +113,7 @@ class Transport:
         except asyncio.TimeoutError:
             self._next(at)
             raise Unavailable(f"no answer from {server} within {timeout_s:g} s") from None
-        except (httpx.TransportError, ValueError) as e:
+        except (httpx.RequestError, ValueError) as e:
             self._next(at)
             raise Unavailable(f"no answer from {server}: {type(e).__name__}") from e
 
@@ -149,7 +153,7 @@ def _json(answer: httpx.Response) -> Any:
     if not answer.content:
         return {}
     if "json" not in answer.headers.get("content-type", ""):
-        if answer.status_code < 400:
+        if answer.status_code < 300:
             raise ValueError("the answer is no JSON")
         return {}
     return answer.json()

@@ -16,7 +16,8 @@ from typing import Any
 
 from . import _types as types
 from ._errors import (
-    Abandoned, Error, Fatal, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TooLarge, Unauthenticated, UnknownLambda, Unsupported,
+    Abandoned, Error, Fatal, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TooLarge, Unauthenticated,
+    Unavailable, UnknownLambda, Unsupported,
 )  # fmt: skip
 from ._pools import HandlerFailed
 from ._task import Stop
@@ -106,7 +107,7 @@ def error_text(e: BaseException) -> str:
 
 def outcome_of(e: BaseException) -> dict[str, Any]:
     if isinstance(e, Snooze):
-        return {"outcome": "snoozed", "delay": duration(e.delay)}
+        return {"outcome": "snoozed", "delay": e.delay}
     if isinstance(e, Fatal):
         return {"outcome": "fatal_failure", "error": _tail(str(e) or "fatal")}
     if isinstance(e, Release):
@@ -345,6 +346,8 @@ class Session:
             body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{CLAIM_WAIT_S:g}s"}
             try:
                 answer = await self.transport.once("POST", "/work/claim", body, timeout_s=CLAIM_WAIT_S + CLAIM_LATE_S)
+                if "tasks" not in answer:
+                    raise Unavailable("the answer to a claim is none of a server")
                 failures = 0
             except LeaseLost:
                 self.lose("the server says so")
@@ -429,7 +432,7 @@ class Session:
             try:
                 body = {"worker": self.worker, "results": [a.result for a in batch]}
                 answer = await self.transport.once("POST", "/work/results", body)
-                refused = self._acked(batch, answer["acks"])
+                refused = self._acked(batch, answer.get("acks", []))
                 failures, single = (failures + 1 if refused else 0), False
             except LeaseLost:
                 self.lose("the server says so")
@@ -473,6 +476,8 @@ class Session:
             body = {"worker": self.worker, "running": [a.claim for a in self.attempts.values() if not a.dropped]}
             try:
                 answer = await self.transport.once("POST", "/work/heartbeat", body, timeout_s=self.heartbeat_s)
+                if "cancels" not in answer or "fenced" not in answer:
+                    raise Unavailable("the answer to a heartbeat is none of a server")
             except LeaseLost:
                 self.lose("the server says so")
                 return

@@ -84,11 +84,13 @@ async def test_outcomes(app, name):
             return "x" * 40_000
         if task.payload == "unreadable":
             return object()
+        if task.payload == "no unit":
+            raise kinesin.Snooze(5)
         if task.payload == "exit":
             sys.exit(3)
 
     async with working(app):
-        payloads = ["fails", "fatal", "snooze", "release", "large", "unreadable", "exit"]
+        payloads = ["fails", "fatal", "snooze", "release", "large", "unreadable", "exit", "no unit"]
         made = await work.schedule_many(payloads)
         tasks = dict(zip(payloads, await asyncio.gather(*(ended(app, m.id) for m in made))))
     assert (tasks["fails"].state, tasks["fails"].failures) == ("dead", 2)
@@ -98,6 +100,7 @@ async def test_outcomes(app, name):
     assert (tasks["release"].state, tasks["release"].failures, tasks["release"].attempts[0].outcome) == ("success", 0, "released")
     assert tasks["large"].state == "dead" and "want at most 32768" in tasks["large"].attempts[0].error
     assert tasks["unreadable"].state == "dead" and tasks["exit"].state == "dead"
+    assert "want a timedelta" in tasks["no unit"].attempts[0].error
 
 
 @on_loop
@@ -175,8 +178,8 @@ async def test_timeout_and_cancel_stop_a_handler(app, name):
             causes[task.payload] = task.stopping
 
     async with working(app, lease="3s"):
-        late = await ended(app, (await work.schedule("late", timeout="100ms")).id)
-        assert late.state == "dead" and late.attempts[0].error.startswith("timed out after 0.1s")
+        late = await ended(app, (await work.schedule("late", timeout="1s")).id)
+        assert late.state == "dead" and late.attempts[0].error.startswith("timed out after 1s")
         running.clear()
         made = await work.schedule("cancel")
         await running.wait()
@@ -200,7 +203,7 @@ async def test_plain_functions_run_in_threads_and_are_told_to_stop(app, name):
         return 1
 
     async with working(app, slots=5):
-        made = await work.schedule_many(["stops", "fails", "a", "b"], timeout="200ms")
+        made = await work.schedule_many(["stops", "fails", "a", "b"], timeout="1s")
         tasks = await asyncio.gather(*(ended(app, m.id) for m in made))
     assert [t.state for t in tasks] == ["success", "dead", "success", "success"]
     assert tasks[0].result == "timeout" and threading.main_thread() not in threads
