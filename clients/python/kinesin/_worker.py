@@ -29,6 +29,7 @@ log = logging.getLogger("kinesin")
 CLAIM_WAIT_S = 20.0
 CLAIM_LATE_S = 4.0  # a claim that comes later than that after its wait was delayed by the network
 CLAIM_MAX = 1000
+EMPTY_PAUSE_S = 0.05
 RESULT_BYTES_MAX = 32 << 10
 RESULTS_PER_CALL_MAX = 1000
 RESULTS_BYTES_MAX = 4 << 20  # in one call
@@ -343,6 +344,7 @@ class Session:
                 pool.freed.clear()
                 await pool.freed.wait()
                 continue
+            sent = now_s()
             body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{CLAIM_WAIT_S:g}s"}
             try:
                 answer = await self.transport.once("POST", "/work/claim", body, timeout_s=CLAIM_WAIT_S + CLAIM_LATE_S)
@@ -360,6 +362,8 @@ class Session:
                 continue
             for fields in answer["tasks"]:
                 self._take(fields, pool)
+            if not answer["tasks"] and now_s() - sent < EMPTY_PAUSE_S:  # a server that does not wait
+                await asyncio.sleep(EMPTY_PAUSE_S)
 
     def _take(self, fields: dict[str, Any], pool: Pool) -> None:
         if fields["claim"] in self.attempts:

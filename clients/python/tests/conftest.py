@@ -91,6 +91,7 @@ async def working(app, **options):
     """Runs the worker of an app meanwhile."""
     await app.ensure()
     run = asyncio.create_task(app.run(**{"signals": False, "grace": "0s", "kill_after": "1s", **options}))
+    await asyncio.sleep(0)  # it has begun, so that stop stops it
     try:
         yield run
     finally:

@@ -26,7 +26,7 @@ class Reminder:
 
 
 async def ended(app, id):
-    return await app.wait(id, "9s")
+    return await app.wait(id, "20s")
 
 
 @on_loop
@@ -512,6 +512,17 @@ async def test_an_attempt_that_no_longer_owns_its_task_is_stopped(app, name):
         await until(lambda: causes)
     task = await app.get(made.id)
     assert (causes, task.state, len(task.attempts)) == (["fenced"], "success", 1)
+
+
+@on_loop
+async def test_a_worker_stops_while_no_server_answers(own, name):
+    app = kinesin.App(own.url)
+    app.handler(name)(lambda task: None)
+    async with working(app) as run:
+        await until(lambda: app._running.worker.session)
+        own.kill()
+        app.stop()
+        await asyncio.wait_for(run, 5)
 
 
 @on_loop
