@@ -1,0 +1,47 @@
+// The thread that renews the lease of a worker: a handler that blocks the event loop does not stop it.
+import { parentPort, workerData } from "node:worker_threads";
+import { backoff, Servers, sleep } from "./call.js";
+import { LeaseLost } from "./errors.js";
+/** Until when the lease holds, by the monotonic and the wall clock, and the offset of the server's clock, in milliseconds. */
+export const [mono, wall, offset] = [0, 1, 2];
+export const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6;
+async function sendHeartbeats(d) {
+    const servers = new Servers(d.urls, d.token, 1, d.everyMs);
+    const lease = new Float64Array(d.lease);
+    for (let failures = 0;;) {
+        const [sent, sentWall] = [monotonicMs(), Date.now()];
+        let pause = d.everyMs;
+        try {
+            const r = await servers.once("POST", "/v1/work/heartbeat", { body: { worker: d.worker, running: [...held] } });
+            [lease[mono], lease[wall], failures] = [sent + d.validMs, sentWall + d.validMs, 0];
+            const half = (monotonicMs() - sent) / 2;
+            const ahead = r.now ? Date.parse(r.now) - (Date.now() - half) : 0;
+            lease[offset] = Math.abs(ahead) > half + 1 ? ahead : 0; // what the length of the call explains counts as none
+            if (r.cancels.length + r.fenced.length > 0)
+                post({ cancels: r.cancels, fenced: r.fenced });
+            pause -= monotonicMs() - sent;
+        }
+        catch (error) {
+            if (error instanceof LeaseLost)
+                return "the server says so";
+            if (failures++ === 0)
+                post({ failed: String(error) });
+            pause = backoff(failures, 100, 1_000);
+        }
+        const left = lease[mono] - monotonicMs();
+        if (left <= 0)
+            return "no heartbeat was accepted in time";
+        await sleep(Math.max(0, Math.min(pause, left)));
+    }
+}
+const held = new Set(); // attempts that the worker has
+const post = (message) => parentPort.postMessage(message);
+if (parentPort && workerData?.lease instanceof SharedArrayBuffer) {
+    const d = workerData;
+    parentPort.on("message", (m) => ("hold" in m ? held.add(m.hold) : held.delete(m.drop)));
+    post({ lost: await sendHeartbeats(d) });
+    await sleep(d.marginMs);
+    // The tasks start elsewhere now. Whoever still runs them here has not even heard of it, or does not stop.
+    if (d.kill && held.size > 0)
+        process.kill(process.pid, "SIGKILL");
+}

@@ -1,0 +1,295 @@
+import { checkCount, requestId, Servers, toWire } from "./call.js";
+import { errorOf, Exists, KinesinError, Throttled, Unavailable } from "./errors.js";
+export * from "./errors.js";
+/** Schedules tasks, reads and changes them, and runs them. */
+export class Kinesin {
+    options;
+    chains = chainsOf(this);
+    groups = groupsOf(this);
+    crons = cronsOf(this);
+    lambdas = lambdasOf(this);
+    /** @internal */ servers;
+    /** @internal */ registrations = new Map();
+    /** @internal */ middleware = [];
+    /** The URL may name several servers over one store, with commas between them. */
+    constructor(url, options = {}) {
+        this.options = options;
+        this.servers = new Servers(Servers.parse(url), options.token, options.tries ?? 9, options.callTimeoutMs ?? 10_000);
+    }
+    /** Sets the handler of a lambda's tasks. The options are those of every task that is scheduled through it. */
+    handler(lambda, ...rest) {
+        const handle = rest[rest.length - 1];
+        const { concurrency, ...defaults } = (rest.length > 1 ? rest[0] : {});
+        if (this.registrations.has(lambda))
+            throw new TypeError(`lambda ${lambda} has a handler already`);
+        this.registrations.set(lambda, { handle, concurrency });
+        return this.lambda(lambda, defaults);
+    }
+    /** Returns a lambda to schedule tasks of, which this process does not handle. */
+    lambda(name, defaults = {}) {
+        return new Lambda(this, name, defaults);
+    }
+    /** Wraps every handler. */
+    use(...middleware) {
+        this.middleware.push(...middleware);
+        return this;
+    }
+    /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
+    async run(options = {}) {
+        const { run } = await import("./worker.js");
+        await run(this, options);
+    }
+    /** Schedules a task with all that follows it. When it returns, the task is durable. */
+    async schedule(item, o = {}) {
+        const { lambda, ...rest } = this.#withTrace(item);
+        return this.call("POST", `/v1/lambdas/${part(lambda)}/tasks`, { ...rest, requestId: requestId() }, o);
+    }
+    /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
+    async scheduleMany(items, o = {}) {
+        const results = [];
+        const lambdas = new Map();
+        items.forEach(({ lambda }, i) => (lambdas.has(lambda) ? lambdas.get(lambda).push(i) : lambdas.set(lambda, [i])));
+        for (const [lambda, all] of lambdas)
+            await this.#scheduleLines(lambda, all, items, results, o);
+        return results;
+    }
+    async get(task, o = {}) {
+        return this.call("GET", path(task, "", { payload: o.payload }), undefined, o);
+    }
+    /** Waits for the end of a task. Bound it with a signal, such as AbortSignal.timeout(60_000). */
+    async wait(task, o = {}) {
+        for (;;) {
+            const info = await this.call("GET", path(task, "/wait", { timeout: "20s" }), undefined, { ...o, timeoutMs: 20_000 + this.servers.callTimeoutMs });
+            if (info.ended)
+                return info;
+        }
+    }
+    /** A waiting task never starts; the handler of a running one is told to stop. */
+    async cancel(task, o = {}) {
+        return this.call("DELETE", path(task, "", { if_seq: o.ifSeq }), undefined, o);
+    }
+    /** Moves a task to another time; failed attempts still count. Without a time: now. */
+    async reschedule(task, when = {}, o = {}) {
+        return when.delay ?? when.due ? this.update(task, { ...when, ...(o.ifSeq ? { ifSeq: o.ifSeq } : {}) }, o) : this.runNow(task, o);
+    }
+    /** Replaces payload, settings, priority or time in one write; null is the lambda's setting again. */
+    async update(task, changes, o = {}) {
+        return this.call("PATCH", path(task), changes, o);
+    }
+    async runNow(task, o = {}) {
+        return this.call("POST", path(task, "/run", { if_seq: o.ifSeq }), undefined, o);
+    }
+    /** Starts an ended task anew under the same id; with `force` also one that succeeded. */
+    async redrive(task, options = {}, o = {}) {
+        return this.call("POST", path(task, "/redrive"), { ...options, requestId: requestId() }, o);
+    }
+    /** Lists tasks, page by page as the loop goes on. */
+    async *list(query = {}, o = {}) {
+        const { maxExamined, limit = Infinity, ...rest } = query;
+        let cursor;
+        for (let left = limit; left > 0;) {
+            const at = search({ ...rest, cursor, max_examined: maxExamined, limit: Math.min(left, pageMax) });
+            const page = await this.call("GET", `/v1/tasks${at}`, undefined, { ...o, timeoutMs: setTimeoutMs });
+            yield* page.tasks;
+            left -= page.tasks.length;
+            if (!(cursor = page.next))
+                return;
+        }
+    }
+    /** Counts the tasks that a filter selects; with `exact` each is counted, whatever that costs. */
+    async count(where = "", o = {}) {
+        return this.call("GET", `/v1/tasks/count${search({ where, exact: o.exact })}`, undefined, { ...o, timeoutMs: setTimeoutMs });
+    }
+    /** Makes any call of the API (docs/reference/http.md), with the retries of a client. */
+    async call(method, path, body, o = {}) {
+        return this.servers.call(method, path, { body, ...o });
+    }
+    #withTrace(item) {
+        const traceparent = item.traceparent ?? this.options.traceparent?.();
+        return traceparent ? { ...item, traceparent } : item;
+    }
+    // Lines without an answer are sent again with the same request ids, so that no line makes two tasks.
+    async #scheduleLines(lambda, all, items, results, o) {
+        let chunk = [];
+        let size = 0;
+        const flush = async () => {
+            let pending = chunk;
+            [chunk, size] = [[], 0];
+            if (pending.length === 0)
+                return;
+            try {
+                await this.servers.retry(async () => {
+                    const lines = pending.map((p) => p.line);
+                    const answers = await this.servers.once("POST", `/v1/lambdas/${part(lambda)}/tasks`, { lines, ...o });
+                    const again = [];
+                    let refused;
+                    answers.slice(0, pending.length).forEach(({ problem, ...task }, n) => {
+                        const { at } = pending[n];
+                        results[at] = problem ? errorOf(problem) : task;
+                        if (!(results[at] instanceof Unavailable || results[at] instanceof Throttled))
+                            return;
+                        again.push(pending[n]);
+                        refused = results[at];
+                    });
+                    const cut = pending.slice(answers.length);
+                    pending = [...again, ...cut];
+                    if (cut.length > 0)
+                        throw new Unavailable(`the server answered for ${answers.length} of ${lines.length} tasks`, { reason: "unavailable" });
+                    if (refused)
+                        throw refused;
+                }, o.signal);
+            }
+            catch (error) {
+                if (!(error instanceof KinesinError))
+                    throw error;
+                for (const { at } of pending)
+                    results[at] = error;
+            }
+        };
+        for (const at of all) {
+            const { lambda: _, ...rest } = this.#withTrace(items[at]);
+            const line = JSON.stringify(toWire({ ...rest, requestId: requestId() }));
+            if (chunk.length >= linesMax || size + line.length > linesBytesMax)
+                await flush();
+            chunk.push({ at, line });
+            size += line.length;
+        }
+        await flush();
+    }
+}
+/** A named kind of work: the tasks of one handler. P is the type of their payload. */
+export class Lambda {
+    app;
+    name;
+    defaults;
+    constructor(app, name, defaults) {
+        this.app = app;
+        this.name = name;
+        this.defaults = defaults;
+    }
+    /** Returns the task that `schedule` would schedule, for batches, chains and groups. */
+    with(payload, options = {}) {
+        return { ...this.defaults, ...options, lambda: this.name, payload };
+    }
+    /** Schedules one task. When it returns, the task is durable, and starts at its due time and never before. */
+    async schedule(payload, options = {}, o = {}) {
+        return this.app.schedule(this.with(payload, options), o);
+    }
+    async scheduleMany(tasks, o = {}) {
+        return this.app.scheduleMany(tasks.map((one) => this.with(one.payload, one.options)), o);
+    }
+    /** Creates the lambda if it does not exist; one that exists stays as it is. */
+    async ensure(settings = {}) {
+        const { maxAttempts, timeout, backoffMin, backoffMax } = this.defaults;
+        const given = Object.fromEntries(Object.entries({ maxAttempts, timeout, backoffMin, backoffMax }).filter(([, v]) => v !== undefined));
+        return this.app.lambdas.ensure({ ...given, ...settings, name: this.name });
+    }
+    /** Names the newest task of the lambda with a key, wherever an id goes. */
+    key(key) { return { lambda: this.name, key }; }
+}
+/** Returns a chain as one item: each step starts when the one before it has succeeded. */
+export function chain(steps, o = {}) {
+    let next;
+    for (const step of steps.slice().reverse()) {
+        const rest = o.finally ?? [];
+        const more = next
+            ? { then: [...(step.then ?? []), next], else: [...(step.else ?? []), ...(o.onFailure ?? []), ...rest] }
+            : { else: [...(step.else ?? []), ...(o.onFailure ?? [])], finally: [...(step.finally ?? []), ...rest] };
+        next = { ...step, ...more };
+    }
+    if (!next)
+        throw new TypeError("a chain has one step at least");
+    return next;
+}
+function chainsOf(app) {
+    const act = (verb) => (id) => app.call("POST", `/v1/chains/${part(id)}/${verb}`);
+    return {
+        /** Reads a chain by the id of any of its tasks. */
+        get: (id) => app.call("GET", `/v1/chains/${part(id)}`),
+        cancel: act("cancel"), pause: act("pause"), resume: act("resume"), redrive: act("redrive"),
+        extend: (id, startBefore) => app.call("POST", `/v1/chains/${part(id)}/extend`, { startBefore }),
+    };
+}
+function groupsOf(app) {
+    const at = (id, more = "") => `/v1/groups/${part(id)}${more}`;
+    /** Adds members to a group that has `have` of them, and returns how many it has then. The same call again changes nothing. */
+    const add = async (id, have, items) => {
+        for (let from = 0; from < items.length; from += linesMax) {
+            const some = items.slice(from, from + linesMax);
+            const answer = await app.call("POST", at(id, "/members"), { at: have, items: some });
+            checkCount(answer.ids.length, some.length);
+            have += some.length;
+        }
+        return have;
+    };
+    const create = (settings) => app.call("POST", "/v1/groups", { ...settings, requestId: requestId() });
+    const seal = (id, members) => app.call("POST", at(id, "/seal"), members === undefined ? undefined : { members });
+    return {
+        create, add, seal,
+        /** Makes a group, adds its members and seals it. */
+        schedule: async (members, settings) => {
+            const { id } = await create(settings);
+            return seal(id, await add(id, 0, members));
+        },
+        get: (id) => app.call("GET", at(id)),
+        cancel: (id) => app.call("POST", at(id, "/cancel")),
+        /** Lists members in their order, with their results. */
+        members: async function* (id) {
+            for (let from = 0, more = true; more;) {
+                const page = await app.call("GET", at(id, `/members${search({ from, limit: linesMax })}`));
+                yield* page.members;
+                [from, more] = [page.next ?? 0, page.more];
+            }
+        },
+    };
+}
+function cronsOf(app) {
+    const at = (name, more = "") => `/v1/crons/${part(name)}${more}`;
+    return {
+        /** Creates a cron; one with the same settings is returned as it is, and with others the error is Exists. */
+        create: (settings) => app.call("POST", "/v1/crons", settings),
+        get: (name) => app.call("GET", at(name)),
+        list: async (lambda) => (await app.call("GET", `/v1/crons${search({ lambda })}`)).crons,
+        /** Replaces all settings of the cron that was read at `version`. */
+        update: (settings) => {
+            const { name, ...rest } = settings;
+            return app.call("PUT", at(name), rest);
+        },
+        delete: (name) => app.call("DELETE", at(name)),
+        pause: (name, settings) => app.call("POST", at(name, "/pause"), settings),
+        resume: (name) => app.call("POST", at(name, "/resume")),
+        /** Schedules a task as the cron would, now. */
+        run: (name) => app.call("POST", at(name, "/run"), { requestId: requestId() }),
+        backfill: (name, settings) => app.call("POST", at(name, "/backfill"), { ...settings, requestId: requestId() }),
+        history: (name, o = {}) => app.call("GET", at(name, `/history${search(o)}`)),
+    };
+}
+function lambdasOf(app) {
+    return {
+        /** Creates a lambda if it does not exist; one that exists stays as it is. */
+        ensure: async (settings) => {
+            try {
+                return await app.call("POST", "/v1/lambdas", settings);
+            }
+            catch (error) {
+                if (!(error instanceof Exists))
+                    throw error;
+                return app.call("GET", `/v1/lambdas/${part(settings.name)}`);
+            }
+        },
+        get: (name) => app.call("GET", `/v1/lambdas/${part(name)}`),
+    };
+}
+const pageMax = 1000;
+const linesMax = 1000;
+const linesBytesMax = 4 << 20;
+const setTimeoutMs = 600_000; // of calls that look at many tasks
+const part = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+function path(task, more = "", query = {}) {
+    const at = typeof task === "string" ? `/v1/tasks/${part(task)}` : `/v1/lambdas/${part(task.lambda)}/keys/${part(task.key)}`;
+    return at + more + search(query);
+}
+function search(query) {
+    const set = Object.entries(query).filter(([, v]) => v !== undefined && v !== "");
+    return set.length > 0 ? `?${new URLSearchParams(set.map(([k, v]) => [k, String(v)]))}` : "";
+}
