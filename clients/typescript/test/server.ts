@@ -1,5 +1,6 @@
 // A real server for tests, which can be killed and started again on the same data, and a proxy before it.
 import { type ChildProcess, spawn } from "node:child_process";
+import { EventEmitter, once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { type AddressInfo, createServer as createNetServer } from "node:net";
@@ -51,7 +52,17 @@ function freePort(): Promise<number> {
 
 /** Passes calls on. What `drop` says is served, but its answer never comes. */
 export async function proxyOf(t: TestContext, server: Server) {
-  const proxy = { url: "", drop: (_path: string) => false, refuse: (_path: string) => false, seen: [] as { path: string; body: string }[] };
+  const calls = new EventEmitter();
+  const proxy = {
+    url: "", drop: (_path: string) => false, refuse: (_path: string) => false, seen: [] as { path: string; body: string }[],
+    /** Waits for a heartbeat with a task, and returns its claims. */
+    heartbeat: async (): Promise<string[]> => {
+      for (;;) {
+        const [{ path, body }] = await once(calls, "call");
+        if (path === "/v1/work/heartbeat" && JSON.parse(body).running.length > 0) return JSON.parse(body).running;
+      }
+    },
+  };
   const s = createServer((from, to) => {
     const path = from.url ?? "";
     if (proxy.refuse(path)) return void from.socket.destroy();
@@ -65,7 +76,10 @@ export async function proxyOf(t: TestContext, server: Server) {
     on.on("error", () => from.socket.destroy());
     to.on("close", () => on.destroy());
     from.on("data", (piece) => { body += piece; });
-    from.on("end", () => proxy.seen.push({ path, body }));
+    from.on("end", () => {
+      proxy.seen.push({ path, body });
+      calls.emit("call", { path, body });
+    });
     from.pipe(on);
   });
   await new Promise<void>((resolve) => s.listen(0, "127.0.0.1", resolve));
@@ -76,10 +90,23 @@ export async function proxyOf(t: TestContext, server: Server) {
 
 export interface LogLine { level: string; message: string; fields: Record<string, unknown> }
 
-/** An app whose log is kept. */
-export function appOf(url: string, options: Options = {}): Kinesin & { lines: LogLine[] } {
+/** An app whose log is kept; `logged` waits for a line. */
+export function appOf(url: string, options: Options = {}) {
   const lines: LogLine[] = [];
-  return Object.assign(new Kinesin(url, { log: (level, message, fields) => lines.push({ level, message, fields }), ...options }), { lines });
+  const waiting = new Set<() => void>();
+  const log = (level: string, message: string, fields: Record<string, unknown>) => {
+    lines.push({ level, message, fields });
+    for (const look of waiting) look();
+  };
+  const logged = (what: RegExp) => new Promise<LogLine>((resolve) => {
+    const from = lines.length;
+    const look = () => {
+      const line = lines.slice(from).find((one) => what.test(one.message));
+      if (line && waiting.delete(look)) resolve(line);
+    };
+    waiting.add(look);
+  });
+  return Object.assign(new Kinesin(url, { log, ...options }), { lines, logged });
 }
 
 /** Runs the worker of an app until the test ends, or until stop is called. */

@@ -135,7 +135,9 @@ test("no more tasks run than there are slots", async (t) => {
 test("a worker waits for its lambdas", async (t) => {
   const app = appOf(server.url);
   const lambda = app.handler("comes", () => "here");
+  const waits = app.logged(/no lambda of this worker exists/);
   work(t, app);
+  await waits;
   await lambda.ensure();
   assert.equal((await app.wait((await lambda.schedule(1)).id)).result, "here");
   await assert.rejects(new Kinesin(server.url).run(), /no handler/);
