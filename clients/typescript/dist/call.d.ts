@@ -1,3 +1,4 @@
+import { KinesinError } from "./errors.js";
 /** The servers over one store, of which one is used until it fails. */
 export declare class Servers {
     #private;
@@ -11,7 +12,7 @@ export declare class Servers {
     once<T>(method: string, path: string, o?: CallOptions): Promise<T>;
     /** Makes a call, again and again while no server answers, until its tries are used up. */
     call<T>(method: string, path: string, o?: CallOptions): Promise<T>;
-    retry<T>(once: () => Promise<T>, signal?: AbortSignal): Promise<T>;
+    retry<T>(once: (tries: number) => Promise<T>, signal?: AbortSignal): Promise<T>;
 }
 export interface CallOptions {
     body?: unknown;
@@ -31,3 +32,13 @@ export declare function toWire(value: unknown): unknown;
 export declare function fromWire(value: unknown): unknown;
 /** Refuses an answer that is not as long as it has to be. */
 export declare function checkCount(have: number, want: number): void;
+/** Returns the error of a problem that a server sent. */
+export declare function errorOf(problem: {
+    reason?: string;
+    detail?: string;
+    title?: string;
+    status?: number;
+    retryAfter?: string;
+}): KinesinError;
+/** Returns the milliseconds of a duration such as "1m30s". */
+export declare function millis(text: string): number;

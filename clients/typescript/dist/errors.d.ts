@@ -71,14 +71,6 @@ export declare class PermissionDenied extends KinesinError {
 /** The thing has changed since the caller read it. */
 export declare class StaleSeq extends KinesinError {
 }
-/** Returns the error of a problem that a server sent. */
-export declare function errorOf(problem: {
-    reason?: string;
-    detail?: string;
-    title?: string;
-    status?: number;
-    retryAfter?: string;
-}): KinesinError;
 /** Why a handler is stopped, besides Fenced and LeaseLost: `signal.reason` is one of these. */
 export declare class TimedOut extends Error {
     name: string;
@@ -109,5 +101,3 @@ export declare class Fatal extends Error {
 export declare class Release extends Error {
     name: string;
 }
-/** Returns the milliseconds of a duration such as "1m30s". */
-export declare function millis(text: string): number;

@@ -75,18 +75,6 @@ export class PermissionDenied extends KinesinError {
 /** The thing has changed since the caller read it. */
 export class StaleSeq extends KinesinError {
 }
-const byReason = {
-    invalid: Invalid, unknown_lambda: UnknownLambda, not_found: NotFound, key_conflict: KeyConflict, too_late: TooLate, too_large: TooLarge,
-    full: Full, throttled: Throttled, unavailable: Unavailable, lease_lost: LeaseLost, fenced: Fenced, exists: Exists, in_use: InUse,
-    unsupported: Unsupported, internal: Internal, unauthenticated: Unauthenticated, registered: Registered,
-    permission_denied: PermissionDenied, stale_seq: StaleSeq,
-};
-/** Returns the error of a problem that a server sent. */
-export function errorOf(problem) {
-    const reason = problem.reason ?? "";
-    const retryAfterMs = problem.retryAfter === undefined ? {} : { retryAfterMs: millis(problem.retryAfter) };
-    return new (byReason[reason] ?? KinesinError)(problem.detail || problem.title || `HTTP ${problem.status}`, { reason, status: problem.status ?? 0, ...retryAfterMs });
-}
 /** Why a handler is stopped, besides Fenced and LeaseLost: `signal.reason` is one of these. */
 export class TimedOut extends Error {
     name = "TimedOut";
@@ -119,12 +107,4 @@ export class Fatal extends Error {
 /** Thrown by a handler that gives its task back: it goes back to its queue at once. It is no failure. */
 export class Release extends Error {
     name = "Release";
-}
-const unitMillis = { w: 6048e5, d: 864e5, h: 36e5, m: 6e4, s: 1e3, ms: 1, us: 1e-3, µs: 1e-3, μs: 1e-3, ns: 1e-6 };
-/** Returns the milliseconds of a duration such as "1m30s". */
-export function millis(text) {
-    let sum = 0;
-    for (const [, n, unit] of text.matchAll(/([\d.]+)(ms|us|µs|μs|ns|w|d|h|m|s)/g))
-        sum += Number(n) * (unitMillis[unit ?? ""] ?? 0);
-    return sum;
 }

@@ -1,7 +1,6 @@
 import type { BackfillSettings, CancelResult, ChainChange, ChainInfo, ChangeResult, Count, CronHistory, CronInfo, CronPauseSettings, CronSettings, GroupCancelled, GroupInfo, GroupSettings, Item, Job, LambdaInfo, LambdaSettings, Member, RedriveOptions, Scheduled, TaskChanges, TaskInfo, Time } from "./api.js";
-import { Servers } from "./call.js";
 import { KinesinError } from "./errors.js";
-import type { HandlerOptions, Registration, RunOptions, Task } from "./worker.js";
+import type { HandlerOptions, RunOptions, Task } from "./worker.js";
 export type * from "./api.js";
 export * from "./errors.js";
 export type { HandlerOptions, RunOptions, Task } from "./worker.js";
@@ -92,9 +91,6 @@ export declare class Kinesin {
         ensure: (settings: LambdaSettings) => Promise<LambdaInfo>;
         get: (name: string) => Promise<LambdaInfo>;
     };
-    /** @internal */ readonly servers: Servers;
-    /** @internal */ readonly registrations: Map<string, Registration>;
-    /** @internal */ readonly middleware: Middleware[];
     /** The URL may name several servers over one store, with commas between them. */
     constructor(url: string, options?: Options);
     /** Sets the handler of a lambda's tasks. The options are those of every task that is scheduled through it. */

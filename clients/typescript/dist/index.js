@@ -1,5 +1,5 @@
-import { checkCount, requestId, Servers, toWire } from "./call.js";
-import { errorOf, Exists, KinesinError, Throttled, Unavailable } from "./errors.js";
+import { checkCount, errorOf, requestId, Servers, toWire } from "./call.js";
+import { Exists, KinesinError, Throttled, TooLate, Unavailable } from "./errors.js";
 export * from "./errors.js";
 /** Schedules tasks, reads and changes them, and runs them. */
 export class Kinesin {
@@ -66,7 +66,17 @@ export class Kinesin {
     }
     /** A waiting task never starts; the handler of a running one is told to stop. */
     async cancel(task, o = {}) {
-        return this.call("DELETE", path(task, "", { if_seq: o.ifSeq }), undefined, o);
+        return this.servers.retry(async (tries) => {
+            try {
+                return await this.servers.once("DELETE", path(task, "", { if_seq: o.ifSeq }), { signal: o.signal });
+            }
+            catch (error) {
+                const info = tries > 1 && error instanceof TooLate ? await this.get(task, o) : undefined;
+                if (info?.state !== "cancelled")
+                    throw error;
+                return { id: info.id, outcome: "cancelled" }; // by an earlier try, whose answer was lost
+            }
+        }, o.signal);
     }
     /** Moves a task to another time; failed attempts still count. Without a time: now. */
     async reschedule(task, when = {}, o = {}) {

@@ -1,8 +1,8 @@
 // The worker: claims tasks, runs their handlers, reports how they ended. One session lasts as long as its lease.
 import { hostname } from "node:os";
 import { Worker as Thread } from "node:worker_threads";
-import { backoff, sleep } from "./call.js";
-import { Abandoned, Cancelled, Draining, errorOf, Fatal, Fenced, Invalid, LeaseLost, millis, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported, } from "./errors.js";
+import { backoff, errorOf, millis, sleep } from "./call.js";
+import { Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported, } from "./errors.js";
 import { mono, monotonicMs, offset, wall } from "./heartbeat.js";
 const claimWaitMs = 20_000;
 const claimLateMs = 4_000; // what comes later must not be started
@@ -18,6 +18,9 @@ const refusals = [Invalid, Unsupported, Unauthenticated, PermissionDenied]; // t
 export async function run(app, options) {
     if (app.registrations.size === 0)
         throw new TypeError("no handler is set: want one at least");
+    for (const duration of [options.grace, options.killAfter])
+        if (duration)
+            millis(duration); // refuses a bad one now
     const stop = new AbortController();
     const onStop = () => stop.abort(new Draining("the worker is stopping"));
     const onSignal = () => { unlisten(); onStop(); }; // then a second one ends the process

@@ -1,6 +1,9 @@
 // One call over HTTP, and its repetition. Nothing here needs Node.
 import { maps } from "./api.js";
-import { errorOf, Internal, KinesinError, Throttled, Unavailable } from "./errors.js";
+import {
+  Exists, Fenced, Full, Internal, InUse, Invalid, KeyConflict, KinesinError, LeaseLost, NotFound, PermissionDenied, Registered, StaleSeq, Throttled, TooLarge,
+  TooLate, Unauthenticated, Unavailable, UnknownLambda, Unsupported,
+} from "./errors.js";
 
 /** The servers over one store, of which one is used until it fails. */
 export class Servers {
@@ -58,12 +61,12 @@ export class Servers {
     return this.retry(() => this.once<T>(method, path, o), o.signal);
   }
 
-  async retry<T>(once: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  async retry<T>(once: (tries: number) => Promise<T>, signal?: AbortSignal): Promise<T> {
     this.#tokens = Math.min(this.#tokens + retryTokensPerCall, retryTokensMax);
     const begun = performance.now();
     for (let tries = 1; ; ) {
       try {
-        return await once();
+        return await once(tries);
       } catch (error) {
         const left = begun + patienceMs - performance.now();
         if (error instanceof Throttled && this.tries > 1) {
@@ -164,4 +167,28 @@ function bytesOf(text: string): Uint8Array {
 /** Refuses an answer that is not as long as it has to be. */
 export function checkCount(have: number, want: number): void {
   if (have !== want) throw new Internal(`the server answered for ${have} of ${want} tasks`, { reason: "internal" });
+}
+
+const byReason: Record<string, typeof KinesinError> = {
+  invalid: Invalid, unknown_lambda: UnknownLambda, not_found: NotFound, key_conflict: KeyConflict, too_late: TooLate, too_large: TooLarge,
+  full: Full, throttled: Throttled, unavailable: Unavailable, lease_lost: LeaseLost, fenced: Fenced, exists: Exists, in_use: InUse,
+  unsupported: Unsupported, internal: Internal, unauthenticated: Unauthenticated, registered: Registered,
+  permission_denied: PermissionDenied, stale_seq: StaleSeq,
+};
+
+/** Returns the error of a problem that a server sent. */
+export function errorOf(problem: { reason?: string; detail?: string; title?: string; status?: number; retryAfter?: string }): KinesinError {
+  const reason = problem.reason ?? "";
+  const retryAfterMs = problem.retryAfter === undefined ? {} : { retryAfterMs: millis(problem.retryAfter) };
+  return new (byReason[reason] ?? KinesinError)(problem.detail || problem.title || `HTTP ${problem.status}`, { reason, status: problem.status ?? 0, ...retryAfterMs });
+}
+
+const unitMillis: Record<string, number> = { w: 6048e5, d: 864e5, h: 36e5, m: 6e4, s: 1e3, ms: 1, us: 1e-3, µs: 1e-3, μs: 1e-3, ns: 1e-6 };
+
+/** Returns the milliseconds of a duration such as "1m30s". */
+export function millis(text: string): number {
+  if (!/^[-+]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w))+)$/.test(text)) throw new TypeError(`duration "${text}": want such as 500ms, 90s, 1h30m or 3d`);
+  let sum = 0;
+  for (const [, n, unit] of text.matchAll(/([\d.]+)(ms|us|µs|μs|ns|w|d|h|m|s)/g)) sum += Number(n) * unitMillis[unit!]!;
+  return text.startsWith("-") ? -sum : sum;
 }

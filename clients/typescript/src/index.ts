@@ -4,8 +4,8 @@ import type {
   BackfillSettings, CancelResult, ChainChange, ChainInfo, ChangeResult, Count, CronHistory, CronInfo, CronPauseSettings, CronSettings, GroupCancelled,
   GroupInfo, GroupSettings, Item, Job, LambdaInfo, LambdaSettings, Member, Problem, RedriveOptions, Scheduled, TaskChanges, TaskInfo, Time,
 } from "./api.js";
-import { checkCount, requestId, Servers, toWire } from "./call.js";
-import { errorOf, Exists, KinesinError, Throttled, Unavailable } from "./errors.js";
+import { checkCount, errorOf, requestId, Servers, toWire } from "./call.js";
+import { Exists, KinesinError, Throttled, TooLate, Unavailable } from "./errors.js";
 import type { HandlerOptions, Registration, RunOptions, Task } from "./worker.js";
 
 export type * from "./api.js";
@@ -107,7 +107,15 @@ export class Kinesin {
 
   /** A waiting task never starts; the handler of a running one is told to stop. */
   async cancel(task: Name, o: { ifSeq?: number } & CallSignal = {}): Promise<CancelResult> {
-    return this.call("DELETE", path(task, "", { if_seq: o.ifSeq }), undefined, o);
+    return this.servers.retry(async (tries) => {
+      try {
+        return await this.servers.once<CancelResult>("DELETE", path(task, "", { if_seq: o.ifSeq }), { signal: o.signal });
+      } catch (error) {
+        const info = tries > 1 && error instanceof TooLate ? await this.get(task, o) : undefined;
+        if (info?.state !== "cancelled") throw error;
+        return { id: info.id, outcome: "cancelled" }; // by an earlier try, whose answer was lost
+      }
+    }, o.signal);
   }
 
   /** Moves a task to another time; failed attempts still count. Without a time: now. */

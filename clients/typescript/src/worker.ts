@@ -2,9 +2,9 @@
 import { hostname } from "node:os";
 import { Worker as Thread } from "node:worker_threads";
 import type { Claimed, GroupEnd, GroupMember, Item, Lease, Occurrence, Parent, Result, ResultAck } from "./api.js";
-import { backoff, sleep } from "./call.js";
+import { backoff, errorOf, millis, sleep } from "./call.js";
 import {
-  Abandoned, Cancelled, Draining, errorOf, Fatal, Fenced, Invalid, LeaseLost, millis, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated,
+  Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated,
   Unavailable, UnknownLambda, Unsupported,
 } from "./errors.js";
 import { type FromMain, type HeartbeatData, mono, monotonicMs, offset, type ToMain, wall } from "./heartbeat.js";
@@ -88,6 +88,7 @@ const refusals = [Invalid, Unsupported, Unauthenticated, PermissionDenied]; // t
 /** Runs the handlers of an app until it is told to stop. */
 export async function run(app: Kinesin, options: RunOptions): Promise<void> {
   if (app.registrations.size === 0) throw new TypeError("no handler is set: want one at least");
+  for (const duration of [options.grace, options.killAfter]) if (duration) millis(duration); // refuses a bad one now
   const stop = new AbortController();
   const onStop = () => stop.abort(new Draining("the worker is stopping"));
   const onSignal = () => { unlisten(); onStop(); }; // then a second one ends the process

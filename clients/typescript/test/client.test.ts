@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { chain, Exists, Invalid, Kinesin, KeyConflict, KinesinError, NotFound, StaleSeq, TooLate, Unauthenticated, Unavailable, UnknownLambda } from "kinesin";
 import { appOf, proxyOf, Server } from "./server.js";
 
@@ -141,6 +144,10 @@ test("a call without an answer is repeated and makes one task", async (t) => {
   assert(results.every((r) => "id" in r));
   assert.equal((await app.count("collection=once-many", { exact: true })).count, 3);
 
+  drops = 1;
+  assert.equal((await slow.cancel(id)).outcome, "cancelled");
+  await assert.rejects(slow.cancel(id), TooLate);
+
   proxy.refuse = () => true;
   await assert.rejects(appOf(proxy.url, { tries: 2 }).lambda("later").schedule(1), (error: KinesinError) => error instanceof Unavailable && error.reason === "unavailable");
   await assert.rejects(slow.lambda("later").schedule(1, {}, { signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
@@ -156,7 +163,7 @@ test("a server wants a token", async (t) => {
   const file = join(tmpdir(), `kinesin-ts-token-${process.pid}`);
   writeFileSync(file, token, { mode: 0o600 });
   const guarded = new Server(["--auth-token-file", file]);
-  t.after(() => guarded.close());
+  t.after(async () => { await guarded.close(); rmSync(file); });
   await guarded.start();
   await assert.rejects(appOf(guarded.url).lambda("x").ensure(), Unauthenticated);
   assert.equal((await appOf(guarded.url, { token }).lambda("x").ensure()).name, "x");
@@ -166,4 +173,12 @@ test("scheduling needs nothing of Node", () => {
   const dist = new URL("../dist/", import.meta.url);
   const users = readdirSync(dist).filter((name) => name.endsWith(".js") && /"node:|\bprocess\.|\bBuffer\./.test(readFileSync(new URL(name, dist), "utf8")));
   assert.deepEqual(users.sort(), ["heartbeat.js", "worker.js"]);
+});
+
+test("the types are those of the server's description", async () => {
+  const file = join(tmpdir(), `kinesin-ts-api-${process.pid}`);
+  const run = spawn(process.execPath, [fileURLToPath(new URL("../generate.mjs", import.meta.url)), server.url, file], { stdio: "inherit" });
+  assert.deepEqual(await once(run, "exit"), [0, null]);
+  assert.equal(readFileSync(file, "utf8"), readFileSync(new URL("../src/api.ts", import.meta.url), "utf8"));
+  rmSync(file);
 });

@@ -75,6 +75,20 @@ test("a lost lease stops its handlers, and the worker registers again", async (t
   assert.deepEqual([end.result, end.attempt, end.attempts[0]!.outcome], ["again", 2, "worker_lost"]);
 });
 
+test("a server that does not know the lease gets another registration", async (t) => {
+  const server = await serverOf(t);
+  const app = appOf(server.url);
+  const lambda = app.handler<number>("anew", (task) => task.payload);
+  await lambda.ensure();
+  work(t, app);
+  assert.equal((await app.wait((await lambda.schedule(1)).id)).result, 1);
+  await server.kill();
+  server.wipe();
+  await server.start();
+  await lambda.ensure();
+  assert.equal((await app.wait((await lambda.schedule(2)).id)).result, 2);
+});
+
 test("results that a lost lease leaves go with the next registration", async (t) => {
   const server = await serverOf(t);
   const proxy = await proxyOf(t, server);

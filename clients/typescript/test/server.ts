@@ -35,6 +35,11 @@ export class Server {
     await ended;
   }
 
+  /** Deletes the data of a server that does not run. */
+  wipe(): void {
+    rmSync(this.#data, { recursive: true });
+  }
+
   async close(): Promise<void> {
     if (this.#process?.exitCode === null && this.#process.signalCode === null) await this.kill();
     rmSync(this.#data, { recursive: true, force: true });
