@@ -15,7 +15,7 @@ const always = {
   Claimed: ["id", "lambda", "due", "created"], GetChainResponse: ["id", "state", "root"], ChainTask: ["lambda", "state"], Group: ["id", "state"], Job: ["id", "state"],
   Cron: ["name", "lambda", "schedule", "version"], Lambda: ["name", "version"], RegisterResponse: ["worker", "lease", "heartbeat", "proof"],
 };
-const leftOut = new Set(["live"]); // of which nobody asks here
+const leftOut = new Set(["live", "blob", "refused"]); // of which this client makes nothing
 const bodies = {
   createLambda: "LambdaSettings", createCron: "CronSettings", changeTask: "TaskChanges", redriveTask: "RedriveOptions", createGroup: "GroupSettings",
   backfillCron: "BackfillSettings", pauseCron: "CronPauseSettings",
@@ -53,9 +53,10 @@ function emit(name, schema, input, there = []) {
     if (s.additionalProperties) maps.add(camel(key));
     if (/^(payload|result)_(text|base64)$/.test(key)) return []; // the client makes one of the three
     const about = s.description ? `/** ${s.description} */ ` : "";
-    return `  ${about}${camel(key)}${required.has(key) ? "" : "?"}: ${typeOf(s, input)};`;
+    return `${about}${camel(key)}${required.has(key) ? "" : "?"}: ${typeOf(s, input)};`;
   });
-  return [`export interface ${name} {`, ...lines, "}", ""].join("\n");
+  const short = lines.length <= 4;
+  return `export interface ${name} {${short ? " " : "\n  "}${lines.join(short ? " " : "\n  ")}${short ? " " : "\n"}}`;
 }
 
 const out = [];

@@ -12,10 +12,10 @@ export interface Attempt {
     /** id of the lease of its worker */ worker?: string;
 }
 export interface Backfill {
-    /** name of the cron */ cron?: string;
-    /** nominal times from here on */ from?: string;
-    /** of a dry run: the first nominal times, at most ten */ sample: string[];
-    /** nominal times before here */ to?: string;
+    cron?: string; /** nominal times from here on */
+    from?: string; /** of a dry run: the first nominal times, at most ten */
+    sample: string[]; /** nominal times before here */
+    to?: string;
 }
 export interface BackfillSettings {
     /** allows more than 100,000 occurrences */ all?: boolean;
@@ -25,35 +25,25 @@ export interface BackfillSettings {
     /** a 16-byte UUIDv7 chosen by the client makes a repeated call harmless */ requestId?: string;
     /** nominal times before it */ to: Time;
 }
-export interface Blob {
-    /** 1 to 104857600 */ bytes?: number;
-    /** 16 random bytes, part of its name there */ id?: string;
-    /** of its contents */ sha256?: string;
-}
-export interface BlobSettings {
-    /** 1 to 104857600 */ bytes?: number;
-    /** 16 random bytes, part of its name there */ id?: string;
-    /** of its contents */ sha256?: string;
-}
 export interface Breaker {
-    /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number;
-    /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string;
+    failures?: number; /** over which they are counted, 10 s to 1 h; not set: 1 min */
+    window?: string;
 }
 export interface BreakerSettings {
-    /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number;
-    /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string;
+    failures?: number; /** over which they are counted, 10 s to 1 h; not set: 1 min */
+    window?: string;
 }
 export interface CancelResult {
-    /** of the task */ id: string;
-    /** cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it. */ outcome: string;
-    /** TOO_LATE: it has ended, or it is on the queue of a deliver lambda */ problem?: Problem;
-    /** of the task before the cancel */ state?: string;
+    id: string; /** cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it. */
+    outcome: string; /** TOO_LATE: it has ended, or it is on the queue of a deliver lambda */
+    problem?: Problem; /** of the task before the cancel */
+    state?: string;
 }
 export interface ChainChange {
-    /** tasks */ changed: number;
-    /** the id of its first task */ id?: string;
-    /** of cancel: tasks that it found and that run on, since else or finally leads to them */ left: number;
-    /** of cancel: tasks that run, and were told to stop */ told: number;
+    changed: number; /** the id of its first task */
+    id?: string; /** of cancel: tasks that it found and that run on, since else or finally leads to them */
+    left: number; /** of cancel: tasks that run, and were told to stop */
+    told: number;
 }
 export interface ChainInfo {
     /** how many of its tasks are there, as far as shown */ count: number;
@@ -89,7 +79,6 @@ export interface ChangeResult {
 }
 export interface Claimed {
     /** fencing number */ attempt: number;
-    /** instead of payload */ blob?: Blob;
     /** id of the chain; not set: it is in none */ chain?: string;
     /** names the attempt: the 16 bytes of its task */ claim: string;
     /** label for a subset of the lambda's tasks; not set: none */ collection?: string;
@@ -114,12 +103,12 @@ export interface Claimed {
     /** earlier attempts whose worker was lost; not counted in failures */ workerLost: number;
 }
 export interface Count {
-    /** of the tasks */ count: number;
-    /** the tasks were counted, not estimated */ exact: boolean;
-    /** rows that were read for it */ examined: number;
+    count: number; /** the tasks were counted, not estimated */
+    exact: boolean; /** rows that were read for it */
+    examined: number;
 }
 export interface CronHistory {
-    /** newest first */ occurrences: CronOccurrence[];
+    occurrences: CronOccurrence[];
 }
 export interface CronInfo {
     /** which missed occurrences run: last (default), none or all */ catchUp?: string;
@@ -165,14 +154,14 @@ export interface CronOccurrence {
     /** of its task */ state?: string;
 }
 export interface CronPause {
-    /** when it was paused */ at?: string;
-    /** an identity; not set: its failure limit */ by?: string;
-    /** why, for people */ reason?: string;
-    /** when it resumes by itself; not set: never */ until?: string;
+    at?: string; /** an identity; not set: its failure limit */
+    by?: string; /** why, for people */
+    reason?: string; /** when it resumes by itself; not set: never */
+    until?: string;
 }
 export interface CronPauseSettings {
-    /** why, for those who miss its occurrences; at most 512 bytes */ reason: string;
-    /** not set: until it is resumed */ until?: Time;
+    reason: string; /** not set: until it is resumed */
+    until?: Time;
 }
 export interface CronSettings {
     /** which missed occurrences run: last (default), none or all */ catchUp?: "none" | "last" | "all";
@@ -197,13 +186,13 @@ export interface CronSettings {
     /** IANA name of the zone whose clock it follows; not set: UTC */ zone?: string;
 }
 export interface FollowupsSettings {
-    /** tasks that follow any other end */ else?: Item[];
-    /** tasks that follow any end */ finally?: Item[];
-    /** tasks that follow a success */ then?: Item[];
+    else?: Item[]; /** tasks that follow any end */
+    finally?: Item[]; /** tasks that follow a success */
+    then?: Item[];
 }
 export interface GroupCancelled {
-    /** the group, as it is now */ group?: GroupInfo;
-    /** that cancels the members */ job?: Job;
+    group?: GroupInfo; /** that cancels the members */
+    job?: Job;
 }
 export interface GroupEnd {
     /** the group was cancelled before all members had ended */ cancelled: boolean;
@@ -213,10 +202,10 @@ export interface GroupEnd {
     /** how many the group has */ members: number;
 }
 export interface GroupFollowUp {
-    /** then, else or finally */ edge?: string;
-    /** of the task; not set: none follows, or none yet */ id?: string;
-    /** whose task it is */ lambda?: string;
-    /** why none could follow */ problem?: string;
+    edge?: string; /** of the task; not set: none follows, or none yet */
+    id?: string; /** whose task it is */
+    lambda?: string; /** why none could follow */
+    problem?: string;
 }
 export interface GroupInfo {
     /** not set: it was not cancelled */ cancelled?: string;
@@ -237,8 +226,8 @@ export interface GroupInfo {
     /** lambda of the task that follows */ then?: string;
 }
 export interface GroupMember {
-    /** the id of the group */ group?: string;
-    /** of the member in its group; 0 is the first */ index: number;
+    group?: string; /** of the member in its group; 0 is the first */
+    index: number;
 }
 export interface GroupSettings {
     /** tasks that follow instead if a member did not succeed, or the group expired or was cancelled */ else?: Item[];
@@ -248,14 +237,13 @@ export interface GroupSettings {
     /** tasks that follow when all members have ended; with else or finally only if all of them succeeded; at most 100 in the three lists */ then?: Item[];
 }
 export interface Heartbeat {
-    /** stop these attempts: cancel was requested */ cancels: string[];
-    /** stop these attempts: they no longer own their tasks */ fenced: string[];
-    /** the time of the server */ now?: string;
+    cancels: string[]; /** stop these attempts: they no longer own their tasks */
+    fenced: string[]; /** the time of the server */
+    now?: string;
 }
 export interface Item {
     /** the longest pause between attempts; not set: the lambda's */ backoffMax?: string;
     /** the shortest pause between attempts; set both or none; not set: the lambda's */ backoffMin?: string;
-    /** instead of payload; needs a key */ blob?: BlobSettings;
     /** label for a subset of the lambda's tasks; at most 128 bytes; not set: none */ collection?: string;
     /** when to start, from now; instead of due */ delay?: string;
     /** When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused. */ due?: Time;
@@ -294,15 +282,10 @@ export interface Job {
     /** changed tasks by what became of them, refused ones by reason */ outcomes: Record<string, number>;
     /** tasks per second; 0: as fast as the store allows */ pace: number;
     /** why it failed, or waits */ problem?: string;
-    /** at most 1,000; outcomes has the number of all */ refused: JobRefusal[];
     /** of a dry run: at most ten */ sample: TaskInfo[];
     /** of reschedule: due times evenly over this long; not set: not spread */ spread?: string;
     /** counted (a dry run), running, paused, stopped, done or failed */ state: string;
     /** the filter expression; not set: it selects by all, backfill or group */ where?: string;
-}
-export interface JobRefusal {
-    /** of the task */ id?: string;
-    /** why it was not changed */ text?: string;
 }
 export interface LambdaInfo {
     /** the longest pause before a retry, at most 30 days; not set: 10m */ backoffMax?: string;
@@ -365,8 +348,8 @@ export interface Link {
     /** the id of the chain: its first task */ root?: string;
 }
 export interface Member {
-    /** in the group; 0 is the first */ index: number;
-    /** not set: it may not be read, or is not known any more */ task?: TaskInfo;
+    index: number; /** not set: it may not be read, or is not known any more */
+    task?: TaskInfo;
 }
 export interface Occurrence {
     /** a backfill has scheduled it */ backfill: boolean;
@@ -394,11 +377,10 @@ export interface Problem {
     /** a name for this kind of problem: urn:kinesin:problem: and the reason, or about:blank */ type: string;
 }
 export interface RedriveOptions {
-    /** instead of payload */ blob?: BlobSettings;
-    /** also tasks that ended as success or delivered */ force?: boolean;
-    /** of a single task: only if it is at this seq; not set: at any */ ifSeq?: number;
-    /** of a single task: instead of the one it had */ payload?: unknown;
-    /** a 16-byte UUIDv7 chosen by the client: a late try of the call does not have its tasks start once more */ requestId?: string;
+    force?: boolean; /** of a single task: only if it is at this seq; not set: at any */
+    ifSeq?: number; /** of a single task: instead of the one it had */
+    payload?: unknown; /** a 16-byte UUIDv7 chosen by the client: a late try of the call does not have its tasks start once more */
+    requestId?: string;
 }
 export interface Result {
     /** what else follows the task */ add?: FollowupsSettings;
@@ -410,9 +392,9 @@ export interface Result {
     /** on the worker's clock, corrected by the offset it learned; not set: never started */ started?: Time;
 }
 export interface ResultAck {
-    /** its number */ attempt: number;
-    /** names the attempt: the 16 bytes of its task */ claim: string;
-    /** FENCED: someone else owns the task now; UNAVAILABLE: send it again */ problem?: Problem;
+    attempt: number; /** names the attempt: the 16 bytes of its task */
+    claim: string; /** FENCED: someone else owns the task now; UNAVAILABLE: send it again */
+    problem?: Problem;
 }
 export interface Scheduled {
     /** when the task is due */ due: string;
@@ -425,7 +407,6 @@ export interface Scheduled {
 export interface TaskChanges {
     /** the longest pause between attempts; not set: that of the lambda */ backoffMax?: string | null;
     /** the shortest pause between attempts; set both or none; not set: that of the lambda */ backoffMin?: string | null;
-    /** instead of payload */ blob?: BlobSettings | null;
     /** when to start, from now; instead of due */ delay?: string | null;
     /** When to start, as in RescheduleRequest. */ due?: Time | Time;
     /** only if the task is at this seq; not set: at any */ ifSeq?: number;
@@ -440,7 +421,6 @@ export interface TaskInfo {
     /** the last ten, oldest first */ attempts: Attempt[];
     /** the longest pause between its attempts; not set: its lambda's */ backoffMax?: string;
     /** the shortest pause between its attempts; not set: its lambda's */ backoffMin?: string;
-    /** instead of payload, and only with GetRequest.with_payload */ blob?: Blob;
     /** it was cancelled while it ran */ cancelRequested: boolean;
     /** not set: it is in no chain */ chain?: Link;
     /** label for a subset of the lambda's tasks; not set: none */ collection?: string;
@@ -476,8 +456,8 @@ export interface TaskInfo {
     /** attempts whose worker was lost; not counted in failures */ workerLost: number;
 }
 export interface WaitsFor {
-    /** the gate's id */ gate?: string;
-    /** gate, quota, key, retry budget, no worker or queue full */ reason?: string;
-    /** for people */ text?: string;
-    /** when it ends by itself; not set: not known */ until?: string;
+    gate?: string; /** gate, quota, key, retry budget, no worker or queue full */
+    reason?: string; /** for people */
+    text?: string; /** when it ends by itself; not set: not known */
+    until?: string;
 }

@@ -18,7 +18,7 @@ export interface Options {
 }
 export type Log = (level: "info" | "warn" | "error", message: string, fields: Record<string, unknown>) => void;
 /** What a task may be given: all but its lambda and payload. */
-export type TaskOptions = Omit<Item, "lambda" | "payload" | "requestId" | "blob">;
+export type TaskOptions = Omit<Item, "lambda" | "payload" | "requestId">;
 /** A task by its id, or the newest one with a key. */
 export type Name = string | {
     lambda: string;

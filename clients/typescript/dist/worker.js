@@ -348,14 +348,15 @@ class Session {
         else if (a?.state === "held")
             this.#giveBack(a, { outcome: "cancelled" });
     }
-    /** Stops an attempt that no longer owns its task, and drops its result. */
+    /** Stops an attempt that no longer owns its task, and drops its result: an earlier try may have stored it. */
     #fence(a) {
         if (!a || a.sent || a.dropped)
             return;
-        this.#log("warn", "attempt fenced: another attempt owns the task", { id: a.work.id, attempt: a.work.attempt });
         a.dropped = true;
-        if (a.state === "running")
+        if (a.state === "running") {
+            this.#log("warn", "attempt fenced: another attempt owns the task", { id: a.work.id, attempt: a.work.attempt });
             return a.abort.abort(new Fenced("another attempt owns the task", { reason: "fenced" }));
+        }
         a.cancelTimer();
         if (a.state === "held")
             this.#freeSlot(a.pool);

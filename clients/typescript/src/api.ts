@@ -15,14 +15,7 @@ export interface Attempt {
   /** of the worker's program, as it said when it registered; not set: it did not */ version?: string;
   /** id of the lease of its worker */ worker?: string;
 }
-
-export interface Backfill {
-  /** name of the cron */ cron?: string;
-  /** nominal times from here on */ from?: string;
-  /** of a dry run: the first nominal times, at most ten */ sample: string[];
-  /** nominal times before here */ to?: string;
-}
-
+export interface Backfill { /** name of the cron */ cron?: string; /** nominal times from here on */ from?: string; /** of a dry run: the first nominal times, at most ten */ sample: string[]; /** nominal times before here */ to?: string; }
 export interface BackfillSettings {
   /** allows more than 100,000 occurrences */ all?: boolean;
   /** only count */ dryRun?: boolean;
@@ -31,43 +24,10 @@ export interface BackfillSettings {
   /** a 16-byte UUIDv7 chosen by the client makes a repeated call harmless */ requestId?: string;
   /** nominal times before it */ to: Time;
 }
-
-export interface Blob {
-  /** 1 to 104857600 */ bytes?: number;
-  /** 16 random bytes, part of its name there */ id?: string;
-  /** of its contents */ sha256?: string;
-}
-
-export interface BlobSettings {
-  /** 1 to 104857600 */ bytes?: number;
-  /** 16 random bytes, part of its name there */ id?: string;
-  /** of its contents */ sha256?: string;
-}
-
-export interface Breaker {
-  /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number;
-  /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string;
-}
-
-export interface BreakerSettings {
-  /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number;
-  /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string;
-}
-
-export interface CancelResult {
-  /** of the task */ id: string;
-  /** cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it. */ outcome: string;
-  /** TOO_LATE: it has ended, or it is on the queue of a deliver lambda */ problem?: Problem;
-  /** of the task before the cancel */ state?: string;
-}
-
-export interface ChainChange {
-  /** tasks */ changed: number;
-  /** the id of its first task */ id?: string;
-  /** of cancel: tasks that it found and that run on, since else or finally leads to them */ left: number;
-  /** of cancel: tasks that run, and were told to stop */ told: number;
-}
-
+export interface Breaker { /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number; /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string; }
+export interface BreakerSettings { /** share of attempts that fail at which it opens, 0.01 to 1 */ failures?: number; /** over which they are counted, 10 s to 1 h; not set: 1 min */ window?: string; }
+export interface CancelResult { /** of the task */ id: string; /** cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it. */ outcome: string; /** TOO_LATE: it has ended, or it is on the queue of a deliver lambda */ problem?: Problem; /** of the task before the cancel */ state?: string; }
+export interface ChainChange { /** tasks */ changed: number; /** the id of its first task */ id?: string; /** of cancel: tasks that it found and that run on, since else or finally leads to them */ left: number; /** of cancel: tasks that run, and were told to stop */ told: number; }
 export interface ChainInfo {
   /** how many of its tasks are there, as far as shown */ count: number;
   /** the id of its first task */ id: string;
@@ -75,7 +35,6 @@ export interface ChainInfo {
   /** its first task, with all that follow it */ root: ChainTask;
   /** live, paused or ended */ state: string;
 }
-
 export interface ChainTask {
   /** number of its newest attempt; 0: none */ attempt: number;
   /** It follows an earlier end of the task before it, which was redriven since, or comes after such a task. */ beforeRedrive: boolean;
@@ -93,7 +52,6 @@ export interface ChainTask {
   /** The state of the task; or planned: the task before it has not ended; skipped: that ended in another way; missing: it is not kept any more, or its lambda was deleted. */ state: string;
   /** for people: what a task waits for that has not started */ waitsFor?: string;
 }
-
 export interface ChangeResult {
   /** when it is due now */ due?: string;
   /** of the task */ id: string;
@@ -102,10 +60,8 @@ export interface ChangeResult {
   /** rises with each change; the ETag */ seq: number;
   /** after the change, or as it was found if there is a problem */ state: string;
 }
-
 export interface Claimed {
   /** fencing number */ attempt: number;
-  /** instead of payload */ blob?: Blob;
   /** id of the chain; not set: it is in none */ chain?: string;
   /** names the attempt: the 16 bytes of its task */ claim: string;
   /** label for a subset of the lambda's tasks; not set: none */ collection?: string;
@@ -129,17 +85,8 @@ export interface Claimed {
   /** W3C trace context for the handler; not set: none */ traceparent?: string;
   /** earlier attempts whose worker was lost; not counted in failures */ workerLost: number;
 }
-
-export interface Count {
-  /** of the tasks */ count: number;
-  /** the tasks were counted, not estimated */ exact: boolean;
-  /** rows that were read for it */ examined: number;
-}
-
-export interface CronHistory {
-  /** newest first */ occurrences: CronOccurrence[];
-}
-
+export interface Count { /** of the tasks */ count: number; /** the tasks were counted, not estimated */ exact: boolean; /** rows that were read for it */ examined: number; }
+export interface CronHistory { /** newest first */ occurrences: CronOccurrence[]; }
 export interface CronInfo {
   /** which missed occurrences run: last (default), none or all */ catchUp?: string;
   /** of all: how many at most; not set: 1,000 */ catchUpMax?: number;
@@ -172,7 +119,6 @@ export interface CronInfo {
   /** in the answer to SetCron alone: what its author may not have meant, such as six fields, the first of which is seconds */ warning?: string;
   /** IANA name of the zone whose clock it follows; not set: UTC */ zone?: string;
 }
-
 export interface CronOccurrence {
   /** its task is that of a backfill */ backfill: boolean;
   /** of its task; not set: it has none */ id?: string;
@@ -184,19 +130,8 @@ export interface CronOccurrence {
   /** number of the cron's settings that were in charge */ revision: number;
   /** of its task */ state?: string;
 }
-
-export interface CronPause {
-  /** when it was paused */ at?: string;
-  /** an identity; not set: its failure limit */ by?: string;
-  /** why, for people */ reason?: string;
-  /** when it resumes by itself; not set: never */ until?: string;
-}
-
-export interface CronPauseSettings {
-  /** why, for those who miss its occurrences; at most 512 bytes */ reason: string;
-  /** not set: until it is resumed */ until?: Time;
-}
-
+export interface CronPause { /** when it was paused */ at?: string; /** an identity; not set: its failure limit */ by?: string; /** why, for people */ reason?: string; /** when it resumes by itself; not set: never */ until?: string; }
+export interface CronPauseSettings { /** why, for those who miss its occurrences; at most 512 bytes */ reason: string; /** not set: until it is resumed */ until?: Time; }
 export interface CronSettings {
   /** which missed occurrences run: last (default), none or all */ catchUp?: "none" | "last" | "all";
   /** of all: how many at most; not set: 1,000 */ catchUpMax?: number;
@@ -219,18 +154,8 @@ export interface CronSettings {
   /** of its tasks */ tags?: Record<string, string>;
   /** IANA name of the zone whose clock it follows; not set: UTC */ zone?: string;
 }
-
-export interface FollowupsSettings {
-  /** tasks that follow any other end */ else?: Item[];
-  /** tasks that follow any end */ finally?: Item[];
-  /** tasks that follow a success */ then?: Item[];
-}
-
-export interface GroupCancelled {
-  /** the group, as it is now */ group?: GroupInfo;
-  /** that cancels the members */ job?: Job;
-}
-
+export interface FollowupsSettings { /** tasks that follow any other end */ else?: Item[]; /** tasks that follow any end */ finally?: Item[]; /** tasks that follow a success */ then?: Item[]; }
+export interface GroupCancelled { /** the group, as it is now */ group?: GroupInfo; /** that cancels the members */ job?: Job; }
 export interface GroupEnd {
   /** the group was cancelled before all members had ended */ cancelled: boolean;
   /** members in each end, when the group was done */ ended: Record<string, number>;
@@ -238,14 +163,7 @@ export interface GroupEnd {
   /** id of the group */ group?: string;
   /** how many the group has */ members: number;
 }
-
-export interface GroupFollowUp {
-  /** then, else or finally */ edge?: string;
-  /** of the task; not set: none follows, or none yet */ id?: string;
-  /** whose task it is */ lambda?: string;
-  /** why none could follow */ problem?: string;
-}
-
+export interface GroupFollowUp { /** then, else or finally */ edge?: string; /** of the task; not set: none follows, or none yet */ id?: string; /** whose task it is */ lambda?: string; /** why none could follow */ problem?: string; }
 export interface GroupInfo {
   /** not set: it was not cancelled */ cancelled?: string;
   /** an identity */ cancelledBy?: string;
@@ -264,12 +182,7 @@ export interface GroupInfo {
   /** open, sealed, done or expired */ state: string;
   /** lambda of the task that follows */ then?: string;
 }
-
-export interface GroupMember {
-  /** the id of the group */ group?: string;
-  /** of the member in its group; 0 is the first */ index: number;
-}
-
+export interface GroupMember { /** the id of the group */ group?: string; /** of the member in its group; 0 is the first */ index: number; }
 export interface GroupSettings {
   /** tasks that follow instead if a member did not succeed, or the group expired or was cancelled */ else?: Item[];
   /** not set: 30 days from now */ expires?: Time;
@@ -277,17 +190,10 @@ export interface GroupSettings {
   /** 16 bytes of a UUIDv7, which becomes the id; not set: the server chooses */ requestId?: string;
   /** tasks that follow when all members have ended; with else or finally only if all of them succeeded; at most 100 in the three lists */ then?: Item[];
 }
-
-export interface Heartbeat {
-  /** stop these attempts: cancel was requested */ cancels: string[];
-  /** stop these attempts: they no longer own their tasks */ fenced: string[];
-  /** the time of the server */ now?: string;
-}
-
+export interface Heartbeat { /** stop these attempts: cancel was requested */ cancels: string[]; /** stop these attempts: they no longer own their tasks */ fenced: string[]; /** the time of the server */ now?: string; }
 export interface Item {
   /** the longest pause between attempts; not set: the lambda's */ backoffMax?: string;
   /** the shortest pause between attempts; set both or none; not set: the lambda's */ backoffMin?: string;
-  /** instead of payload; needs a key */ blob?: BlobSettings;
   /** label for a subset of the lambda's tasks; at most 128 bytes; not set: none */ collection?: string;
   /** when to start, from now; instead of due */ delay?: string;
   /** When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused. */ due?: Time;
@@ -307,7 +213,6 @@ export interface Item {
   /** how long one attempt may take; not set: the lambda's */ timeout?: string;
   /** W3C trace context of the caller, passed on with the task; not set: none */ traceparent?: string;
 }
-
 export interface Job {
   /** cancel, redrive, reschedule, expire or delete; backfill, which BackfillCron makes */ action?: string;
   /** without a filter */ all: boolean;
@@ -327,18 +232,11 @@ export interface Job {
   /** changed tasks by what became of them, refused ones by reason */ outcomes: Record<string, number>;
   /** tasks per second; 0: as fast as the store allows */ pace: number;
   /** why it failed, or waits */ problem?: string;
-  /** at most 1,000; outcomes has the number of all */ refused: JobRefusal[];
   /** of a dry run: at most ten */ sample: TaskInfo[];
   /** of reschedule: due times evenly over this long; not set: not spread */ spread?: string;
   /** counted (a dry run), running, paused, stopped, done or failed */ state: string;
   /** the filter expression; not set: it selects by all, backfill or group */ where?: string;
 }
-
-export interface JobRefusal {
-  /** of the task */ id?: string;
-  /** why it was not changed */ text?: string;
-}
-
 export interface LambdaInfo {
   /** the longest pause before a retry, at most 30 days; not set: 10m */ backoffMax?: string;
   /** the shortest pause before a retry, 1ms to 30 days; not set: 1s */ backoffMin?: string;
@@ -365,7 +263,6 @@ export interface LambdaInfo {
   /** rises with each change */ version: number;
   /** its registration is gone: it is deleted when its tasks have ended; read only */ withdrawn?: boolean;
 }
-
 export interface LambdaSettings {
   /** the longest pause before a retry, at most 30 days; not set: 10m */ backoffMax?: string;
   /** the shortest pause before a retry, 1ms to 30 days; not set: 1s */ backoffMin?: string;
@@ -385,7 +282,6 @@ export interface LambdaSettings {
   /** a task that did not start so long after its due time ends as expired; not set: never */ startWithin?: string;
   /** how long one attempt may take, 100ms to 30 days; not set: 15m */ timeout?: string;
 }
-
 export interface Lease {
   /** of the results of the previous lease */ acks: ResultAck[];
   /** how often to send one */ heartbeat: string;
@@ -394,7 +290,6 @@ export interface Lease {
   /** proves, when the process gives the lease up, that it had it; not for logs */ proof: string;
   /** the lease's id */ worker: string;
 }
-
 export interface Link {
   /** then, else or finally; not set: it is the first */ edge?: string;
   /** how many follow-ups the task itself names */ followups: number;
@@ -402,12 +297,7 @@ export interface Link {
   /** the chain is paused */ paused: boolean;
   /** the id of the chain: its first task */ root?: string;
 }
-
-export interface Member {
-  /** in the group; 0 is the first */ index: number;
-  /** not set: it may not be read, or is not known any more */ task?: TaskInfo;
-}
-
+export interface Member { /** in the group; 0 is the first */ index: number; /** not set: it may not be read, or is not known any more */ task?: TaskInfo; }
 export interface Occurrence {
   /** a backfill has scheduled it */ backfill: boolean;
   /** name of the cron */ cron?: string;
@@ -415,7 +305,6 @@ export interface Occurrence {
   /** number of the cron's settings that were in charge */ revision: number;
   /** nominal time of the newest occurrence before it that succeeded; not set: none that is known */ succeeded?: string;
 }
-
 export interface Parent {
   /** as error */ attempts: Attempt[];
   /** then, else or finally: how the follow-up follows it */ edge?: string;
@@ -426,7 +315,6 @@ export interface Parent {
   /** of a success */ result?: unknown;
   /** in which it ended */ state?: string;
 }
-
 export interface Problem {
   /** what was wrong, and what is allowed */ detail: string;
   /** the kind of problem, for programs */ reason?: string;
@@ -435,15 +323,7 @@ export interface Problem {
   /** the kind of problem, for people */ title: string;
   /** a name for this kind of problem: urn:kinesin:problem: and the reason, or about:blank */ type: string;
 }
-
-export interface RedriveOptions {
-  /** instead of payload */ blob?: BlobSettings;
-  /** also tasks that ended as success or delivered */ force?: boolean;
-  /** of a single task: only if it is at this seq; not set: at any */ ifSeq?: number;
-  /** of a single task: instead of the one it had */ payload?: unknown;
-  /** a 16-byte UUIDv7 chosen by the client: a late try of the call does not have its tasks start once more */ requestId?: string;
-}
-
+export interface RedriveOptions { /** also tasks that ended as success or delivered */ force?: boolean; /** of a single task: only if it is at this seq; not set: at any */ ifSeq?: number; /** of a single task: instead of the one it had */ payload?: unknown; /** a 16-byte UUIDv7 chosen by the client: a late try of the call does not have its tasks start once more */ requestId?: string; }
 export interface Result {
   /** what else follows the task */ add?: FollowupsSettings;
   /** names the attempt: the 16 bytes of its task */ claim: string;
@@ -453,13 +333,7 @@ export interface Result {
   /** of a success: a value that is kept with the task; at most 32 KiB */ result?: unknown;
   /** on the worker's clock, corrected by the offset it learned; not set: never started */ started?: Time;
 }
-
-export interface ResultAck {
-  /** its number */ attempt: number;
-  /** names the attempt: the 16 bytes of its task */ claim: string;
-  /** FENCED: someone else owns the task now; UNAVAILABLE: send it again */ problem?: Problem;
-}
-
+export interface ResultAck { /** its number */ attempt: number; /** names the attempt: the 16 bytes of its task */ claim: string; /** FENCED: someone else owns the task now; UNAVAILABLE: send it again */ problem?: Problem; }
 export interface Scheduled {
   /** when the task is due */ due: string;
   /** a task has the key (or request id) already; id is its id */ duplicate: boolean;
@@ -468,11 +342,9 @@ export interface Scheduled {
   /** the task that holds the key has the payload and time of this item now */ replaced: boolean;
   /** of the task that holds the key */ state?: string;
 }
-
 export interface TaskChanges {
   /** the longest pause between attempts; not set: that of the lambda */ backoffMax?: string | null;
   /** the shortest pause between attempts; set both or none; not set: that of the lambda */ backoffMin?: string | null;
-  /** instead of payload */ blob?: BlobSettings | null;
   /** when to start, from now; instead of due */ delay?: string | null;
   /** When to start, as in RescheduleRequest. */ due?: Time | Time;
   /** only if the task is at this seq; not set: at any */ ifSeq?: number;
@@ -482,13 +354,11 @@ export interface TaskChanges {
   /** a task that did not start before then ends as expired; not set: as its lambda says */ startBefore?: Time | Time;
   /** of one attempt; not set: that of the lambda */ timeout?: string | null;
 }
-
 export interface TaskInfo {
   /** fencing number of the newest attempt */ attempt: number;
   /** the last ten, oldest first */ attempts: Attempt[];
   /** the longest pause between its attempts; not set: its lambda's */ backoffMax?: string;
   /** the shortest pause between its attempts; not set: its lambda's */ backoffMin?: string;
-  /** instead of payload, and only with GetRequest.with_payload */ blob?: Blob;
   /** it was cancelled while it ran */ cancelRequested: boolean;
   /** not set: it is in no chain */ chain?: Link;
   /** label for a subset of the lambda's tasks; not set: none */ collection?: string;
@@ -523,10 +393,4 @@ export interface TaskInfo {
   /** who has it, or had it last; not set: nobody */ worker?: string;
   /** attempts whose worker was lost; not counted in failures */ workerLost: number;
 }
-
-export interface WaitsFor {
-  /** the gate's id */ gate?: string;
-  /** gate, quota, key, retry budget, no worker or queue full */ reason?: string;
-  /** for people */ text?: string;
-  /** when it ends by itself; not set: not known */ until?: string;
-}
+export interface WaitsFor { /** the gate's id */ gate?: string; /** gate, quota, key, retry budget, no worker or queue full */ reason?: string; /** for people */ text?: string; /** when it ends by itself; not set: not known */ until?: string; }

@@ -285,7 +285,7 @@ class Session {
   async #execute(a: Attempt, timeoutMs: number): Promise<Omit<Result, "claim">> {
     const { signal } = a.abort;
     const add: Item[] = [];
-    const { claim: _, hold: __, prompt: ___, timeout: ____, blob, ...work } = a.work;
+    const { claim: _, hold: __, prompt: ___, timeout: ____, blob, ...work } = a.work as Claimed & { blob?: unknown };
     const task: Task<unknown> = {
       ...work, payload: work.payload, tags: work.tags ?? {}, created: new Date(work.created), due: new Date(work.due),
       latenessMs: Math.max(0, a.startedMs - Date.parse(work.due)), ...(timeoutMs > 0 ? { deadline: new Date(Date.now() + timeoutMs) } : {}),
@@ -372,12 +372,14 @@ class Session {
     else if (a?.state === "held") this.#giveBack(a, { outcome: "cancelled" });
   }
 
-  /** Stops an attempt that no longer owns its task, and drops its result. */
+  /** Stops an attempt that no longer owns its task, and drops its result: an earlier try may have stored it. */
   #fence(a: Attempt | undefined): void {
     if (!a || a.sent || a.dropped) return;
-    this.#log("warn", "attempt fenced: another attempt owns the task", { id: a.work.id, attempt: a.work.attempt });
     a.dropped = true;
-    if (a.state === "running") return a.abort.abort(new Fenced("another attempt owns the task", { reason: "fenced" }));
+    if (a.state === "running") {
+      this.#log("warn", "attempt fenced: another attempt owns the task", { id: a.work.id, attempt: a.work.attempt });
+      return a.abort.abort(new Fenced("another attempt owns the task", { reason: "fenced" }));
+    }
     a.cancelTimer();
     if (a.state === "held") this.#freeSlot(a.pool);
     this.#outbox = this.#outbox.filter((other) => other !== a);

@@ -182,3 +182,12 @@ test("the types are those of the server's description", async () => {
   assert.equal(readFileSync(file, "utf8"), readFileSync(new URL("../src/api.ts", import.meta.url), "utf8"));
   rmSync(file);
 });
+
+test("the example of the README compiles", async () => {
+  const example = /```ts\n([^]*?)```/.exec(readFileSync(new URL("../README.md", import.meta.url), "utf8"))![1]!;
+  writeFileSync(new URL("readme.ts", import.meta.url), example);
+  const tsc = fileURLToPath(new URL("../node_modules/typescript/bin/tsc", import.meta.url));
+  const flags = ["--strict", "--noEmit", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--types", "node", fileURLToPath(new URL("readme.ts", import.meta.url))];
+  const run = spawn(process.execPath, [tsc, ...flags], { stdio: "inherit" });
+  assert.deepEqual(await once(run, "exit"), [0, null]);
+});

@@ -39,6 +39,29 @@ test("a server is killed and comes back: what runs goes on, and runs once", asyn
   assert.deepEqual(runs, ["first", "second"]);
 });
 
+test("a server is killed again and again: each task is scheduled once and runs once", async (t) => {
+  const server = await serverOf(t);
+  const app = appOf(server.url);
+  const runs = new Map<number, number>();
+  const lambda = app.handler<number>("many", async (task) => {
+    runs.set(task.payload, (runs.get(task.payload) ?? 0) + 1);
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 30));
+  });
+  await lambda.ensure();
+  work(t, app, { slots: 50, lease: "15s" });
+  const all: string[] = [];
+  for (let n = 0; n < 4; n++) {
+    const results = lambda.scheduleMany(Array.from({ length: 500 }, (_, i) => ({ payload: 500 * n + i })));
+    while (runs.size < 500 * n + 250) await new Promise(setImmediate);
+    await server.kill();
+    await server.start();
+    for (const r of await results) if ("id" in r) all.push(r.id);
+  }
+  assert.equal(all.length, 2_000);
+  for (const id of all) assert.equal((await app.wait(id)).state, "success");
+  assert.deepEqual([runs.size, Math.max(...runs.values())], [2_000, 1]);
+});
+
 test("an answer to results that never comes: they are sent again, and nothing runs again", async (t) => {
   const server = await serverOf(t);
   const proxy = await proxyOf(t, server);

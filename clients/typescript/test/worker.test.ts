@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { Abandoned, Cancelled, Draining, Fatal, Invalid, Kinesin, Release, Snooze, type Task, TimedOut } from "kinesin";
+import { Abandoned, Cancelled, Draining, Fatal, Invalid, type Item, Kinesin, Release, Snooze, type Task, TimedOut } from "kinesin";
 import { appOf, deferred, Server, untilAborted, work } from "./server.js";
 
 const server = new Server();
@@ -74,6 +74,7 @@ test("follow-ups know what was before them", async (t) => {
   const step = app.handler<string>("step", (task) => {
     if (task.payload === "first") task.addThen(step.with("second"));
     if (task.payload === "bad") task.addThen({ lambda: "nowhere" });
+    if (task.payload === "odd") task.addThen({ lambda: "step", dely: "1h" } as Item);
     if (task.payload === "second") after.resolve(task);
     if (task.payload === "report") whole.resolve(task);
     return task.payload;
@@ -84,6 +85,9 @@ test("follow-ups know what was before them", async (t) => {
   const { parent, chain } = await after.promise;
   assert.deepEqual([parent?.id, parent?.result, parent?.edge, chain], [id, "first", "then", id]);
   assert.equal((await app.wait((await step.schedule("bad")).id)).state, "fatal_failure");
+
+  const odd = await app.wait((await step.schedule("odd")).id);
+  assert.match(`${odd.state} ${odd.attempts[0]!.error}`, /^fatal_failure the result was refused: .*dely/);
 
   const group = await app.groups.schedule([step.with("a"), step.with("b")], { then: [step.with("report")] });
   assert.deepEqual((await whole.promise).group, { group: group.id, members: 2, ended: { success: 2 }, expired: false, cancelled: false });
