@@ -36,7 +36,8 @@ export class Kinesin {
     }
     /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
     async run(options = {}) {
-        const { run } = await import("./worker.js");
+        const worker = "./worker.js"; // bundlers for edge runtimes must not follow this import
+        const { run } = (await import(/* webpackIgnore: true */ /* @vite-ignore */ worker));
         await run(this, options);
     }
     /** Schedules a task with all that follows it. When it returns, the task is durable. */

@@ -74,7 +74,8 @@ export class Kinesin {
 
   /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
   async run(options: RunOptions = {}): Promise<void> {
-    const { run } = await import("./worker.js");
+    const worker = "./worker.js"; // bundlers for edge runtimes must not follow this import
+    const { run } = (await import(/* webpackIgnore: true */ /* @vite-ignore */ worker)) as typeof import("./worker.js");
     await run(this, options);
   }
 
