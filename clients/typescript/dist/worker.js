@@ -82,6 +82,11 @@ async function register(app, o, stop, lost) {
         catch (error) {
             if (stop.aborted)
                 return undefined;
+            if (body.previous && (error instanceof Invalid || error instanceof TooLarge)) {
+                log("error", "results of the lost lease refused; their tasks run again", { results: body.previous.results.length, error: String(error) });
+                body.previous = undefined;
+                continue;
+            }
             if (refusals.some((refusal) => error instanceof refusal))
                 throw error;
             if (failures++ % 20 === 0)

@@ -136,6 +136,11 @@ async function register(app: Kinesin, o: RunOptions, stop: AbortSignal, lost: Se
       return session;
     } catch (error) {
       if (stop.aborted) return undefined;
+      if (body.previous && (error instanceof Invalid || error instanceof TooLarge)) {
+        log("error", "results of the lost lease refused; their tasks run again", { results: body.previous.results.length, error: String(error) });
+        body.previous = undefined;
+        continue;
+      }
       if (refusals.some((refusal) => error instanceof refusal)) throw error;
       if (failures++ % 20 === 0) log("warn", error instanceof UnknownLambda ? "no lambda of this worker exists yet; waiting" : "register failed; trying again", { error: String(error) });
       await sleep(backoff(failures, 100, error instanceof UnknownLambda ? 2_000 : 5_000), stop).catch(() => {});
