@@ -208,6 +208,11 @@ test/web: ## the console in a headless Chromium, which is installed where that m
 test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/reference/http.md
 	KINESIN_LONG=$(LONG) go test -count=1 -timeout 30m $(if $(LONG),-v) $(OPENAPI)
 
+.PHONY: test/clients
+test/clients: build ## the clients in Python and TypeScript (clients), against the server
+	KINESIN_BIN=$(abspath bin/kinesin) PYTHONPATH=clients/python PYTHONDONTWRITEBYTECODE=1 "$$(tools/openapi/install)" -m pytest -q -p no:cacheprovider clients/python/tests
+	cd clients/typescript && npm install --no-package-lock --silent && KINESIN_BIN=$(abspath bin/kinesin) npm test
+
 .PHONY: arch
 arch: ## who may import whom, and pages of docs against the code
 	go test -count=1 . ./docs
@@ -357,6 +362,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) lint
 	$(MAKE) test/aws/faults LONG=
 	$(MAKE) test/openapi LONG=
+	$(MAKE) test/clients
 	$(MAKE) -j 2 test/cron test/protocol LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/crash KILLS=5
