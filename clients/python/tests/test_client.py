@@ -186,6 +186,11 @@ def test_the_types_are_those_of_the_server(shared, tmp_path):
     assert (tmp_path / "kinesin" / "_types.py").read_text() == (folder / "kinesin" / "_types.py").read_text()
 
 
+def test_the_version_is_that_of_the_release():
+    release = re.search(r"^RELEASE := (.+)$", (pathlib.Path(__file__).parents[3] / "Makefile").read_text(), re.M)
+    assert release.group(1) == kinesin.__version__
+
+
 @on_loop
 async def test_what_is_wrong_is_said_before_a_call(app, name):
     send = app.lambda_(name)
