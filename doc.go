@@ -43,6 +43,7 @@
 //	api                 the wire contract, version 1
 //	sdk                 Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time,
 //	                    sdk/sqsinbound schedules over SQS alone
+//	clients             the clients in Python and TypeScript, over plain HTTP
 //	web                 the console: pages for operators
 //	server              composes the roles into one process, and chooses the drivers
 //	cmd/kinesin         the one binary; cmd/kinesin-bench measures it
