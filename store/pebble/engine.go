@@ -18,7 +18,7 @@ import (
 )
 
 // Sizes that bound memory: the cache, and up to memTablesMax memtables. Memtables of 32 MiB took 600 bytes of memory and 440
-// of disk for each of 200,000 waiting tasks, these 345 and 245, at the same CPU for each task.
+// of disk for each of 200,000 waiting tasks, these 350 and 245, for a sixth of the CPU of a drain.
 const (
 	cacheBytesDefault    = 32 << 20
 	memTableBytesDefault = 8 << 20
