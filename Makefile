@@ -212,7 +212,7 @@ test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis w
 test/clients: build ## the clients in Python and TypeScript (clients), against the server
 	KINESIN_BIN=$(abspath bin/kinesin) PYTHONPATH=clients/python PYTHONDONTWRITEBYTECODE=1 "$$(tools/openapi/install)" -m pytest -q -p no:cacheprovider clients/python/tests
 	@if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' && command -v npm >/dev/null; then \
-		cd clients/typescript && npm install --no-package-lock --silent && KINESIN_BIN=$(abspath bin/kinesin) npm test; \
+		cd clients/typescript && npm install --no-package-lock --silent && KINESIN_BIN=$(abspath bin/kinesin) npm test && git diff --exit-code --stat dist; \
 	else echo 'clients/typescript left out: it needs Node 20 with npm' >&2; fi
 
 .PHONY: arch

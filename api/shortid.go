@@ -7,7 +7,7 @@ import "slices"
 const (
 	// ShortIDCharsMin is how many characters of an id a call names at least: the form and the millisecond.
 	ShortIDCharsMin = 10
-	// shortIDCharsShown is how many are shown at least: what is alone among some tasks shall be so among more.
+	// shortIDCharsShown is how many are shown at least, so that what names one task of a page also names it among more.
 	shortIDCharsShown = 14
 )
 

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// shortFormChars is the form in front of an id, and shortHeadChars what follows of its first characters at
-	// least: the millisecond in which the task was made, or 48 bits of the hash of its key.
+	// An id begins with its form, of shortFormChars, and its head, of shortHeadChars: the millisecond in which the task was
+	// made, or 48 bits of the hash of its key. A shortened id has both at least.
 	shortFormChars = 2
 	shortHeadChars = api.ShortIDCharsMin - shortFormChars
-	// shortRowsMax bounds the rows that are read to find which ids begin so, which takes about two seconds; where each
-	// row that is read costs money, shortRowsMetered does.
+	// shortRowsMax bounds the rows that are read to find whole ids, which takes about two seconds, and shortRowsMetered
+	// bounds them where each row that is read costs money.
 	shortRowsMax     = 1_000_000
 	shortRowsMetered = setRowsPage
 	// candidatesShown is how many ids a refusal lists that begin the same way.
 	candidatesShown = 5
 )
 
-// WholeIDs returns ids with each beginning of one replaced by the id of the only task that it fits, of those that the
-// caller may read. A beginning that fits none stays as it is, and so is the id of no task. It refuses one that fits
-// several.
+// WholeIDs returns ids with each shortened one replaced by the id that begins so, among the tasks that the caller may
+// read. A shortened id that begins no id stays as it is, and then names no task. One that begins several is refused.
 //
 // No store has an order of ids: a task that was not dispatched is found by its partition and due time alone. So all
 // tasks that the caller may read are looked at, up to a bound, once for all ids of a call.
@@ -67,8 +66,8 @@ func (in *Inbound) WholeIDs(ctx context.Context, ids []string) ([]string, error)
 	return whole, nil
 }
 
-// idsThatBegin returns the ids of tasks that begin as some ids do, for each by its place, and one more than a refusal
-// lists at most. byHead has the places of those ids by what follows their form.
+// idsThatBegin returns, for each shortened id by its place in ids, the ids of tasks that begin so: at most one more than a
+// refusal lists. byHead has the places of the shortened ids by their heads.
 func (in *Inbound) idsThatBegin(ctx context.Context, ids []string, byHead map[string][]int) (map[int][]string, error) {
 	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
@@ -80,9 +79,9 @@ func (in *Inbound) idsThatBegin(ctx context.Context, ids []string, byHead map[st
 		base64.RawURLEncoding.Encode(head[:], t.ID[:shortHeadChars*3/4])
 		return len(byHead[string(head[:])]) > 0
 	}}
-	most := shortRowsMax
+	rowsMax := shortRowsMax
 	if in.Store.EndedExpire() {
-		most = shortRowsMetered
+		rowsMax = shortRowsMetered
 	}
 	fits, examined := map[int][]string{}, 0
 	for position, more := []byte(nil), true; more; {
@@ -101,9 +100,9 @@ func (in *Inbound) idsThatBegin(ctx context.Context, ids []string, byHead map[st
 		}
 		examined += page.Examined
 		position, more = page.Next, len(page.Next) > 0
-		if more && examined >= most {
+		if more && examined >= rowsMax {
 			return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-				"a shortened id is looked for among at most %d tasks, and there are more: want the whole id, which `kinesin list -o wide` and -o json print, or a key", most)
+				"a shortened id is looked for among at most %d tasks, and there are more: want the whole id, which `kinesin list -o wide` and -o json print, or a key", rowsMax)
 		}
 	}
 	return fits, nil

@@ -17,8 +17,8 @@ const (
 	// changedShown bounds the changes that the first page tells of, and failingShown the lambdas of which it says that
 	// they fail.
 	changedShown, failingShown = 6, 5
-	// auditRead is how many audit records the first page looks through.
-	auditRead = 200
+	// auditRecordsRead is how many audit records the first page looks through.
+	auditRecordsRead = 200
 
 	changesEvery        = 5 * time.Second
 	changesEveryMetered = 5 * time.Minute
@@ -54,26 +54,28 @@ func (l *live) failing(stats []*kinesinv1.LambdaStats) (all []failing) {
 	return all
 }
 
-// failingSince returns when the failures of the last minutes began; zero if they are older than what is told. A few
-// minutes without any do not end them.
+// failingSince returns when the failures of the last minutes began; zero if they began before the first of these minutes.
+// Up to quietMinutes without a failure do not end them. now reports whether a tenth of the attempts of the last
+// quietMinutes failed.
 func failingSince(minutes []overview.Minute) (since time.Time, now bool) {
-	const quiet, share = 5, 10 // minutes, and one part of so many
+	const quietMinutes, tenth = 5, 10
 	var failed, ended uint64
-	first := len(minutes)
+	first := len(minutes) // of the minutes with failures
 	for i, m := range slices.Backward(minutes) {
-		if i >= len(minutes)-quiet {
+		if i >= len(minutes)-quietMinutes {
 			failed, ended = failed+m.Failed, ended+m.Ended
 		}
 		if m.Failed > 0 {
 			first = i
-		} else if first-i > quiet {
+		} else if first-i > quietMinutes {
 			break
 		}
 	}
-	if first > 0 && first < len(minutes) || len(minutes) < minutesPlotted && first == 0 {
+	isOldest := first == 0 && len(minutes) >= minutesPlotted // failures before it are not known
+	if first < len(minutes) && !isOldest {
 		since = minutes[first].At
 	}
-	return since, failed > 0 && failed*share >= failed+ended
+	return since, failed > 0 && failed*tenth >= failed+ended
 }
 
 // gates returns the gates of all lambdas, also those that have ended; none while they cannot be read.
@@ -90,7 +92,7 @@ func (l *live) gates() []*kinesinv1.Gate {
 	})
 }
 
-// audit returns the audit records of the last hour, newest first, at most auditRead of them; none while they cannot be
+// audit returns the audit records of the last hour, newest first, at most auditRecordsRead of them; none while they cannot be
 // read.
 func (l *live) audit() []*kinesinv1.AuditRecord {
 	if l.config.Access == nil {
@@ -100,7 +102,7 @@ func (l *live) audit() []*kinesinv1.AuditRecord {
 		ctx, cancel := l.asServer(liveWithin)
 		defer cancel()
 		since := l.config.Clock.Now().Time().Add(-changedFor).UnixMicro()
-		response, err := l.config.Access.ListAudit(ctx, &kinesinv1.ListAuditRequest{Since: since, Limit: auditRead, NewestFirst: true})
+		response, err := l.config.Access.ListAudit(ctx, &kinesinv1.ListAuditRequest{Since: since, Limit: auditRecordsRead, NewestFirst: true})
 		l.note(ctx, "the audit log", err)
 		return response.GetRecords(), l.every(changesEvery, changesEveryMetered)
 	})

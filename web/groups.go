@@ -93,7 +93,7 @@ func chainsList(b *groupsBody) g.Node {
 	heads := g.Group{th("Chain"), th("State"), th("Lambda"), th("Key"), thNumber("Follow-ups")}
 	return g.Group{
 		list(heads, g.Map(b.Tasks, func(t *kinesinv1.Task) g.Node {
-			root := cmp.Or(t.GetChain().GetRoot(), t.GetId())
+			root := t.GetChain().GetRoot()
 			to := taskPath(root)
 			when := g.Group{text("due "), moment(t.GetDue())}
 			if t.GetEnded() != 0 {

@@ -70,8 +70,8 @@ func (c *call) task(withPayload bool) (*kinesinv1.Task, error) {
 	return only(response)
 }
 
-// payloadAtOnceMax bounds the payload that the page of a task shows before it is asked for it, in bytes.
-const payloadAtOnceMax = 32 << 10
+// payloadAtOnceBytesMax bounds the payload that the page of a task shows before it is asked for it, in bytes.
+const payloadAtOnceBytesMax = 32 << 10
 
 // showTask shows the life of a task. The audit log notes who reads its payload: whoever may, or, of a large one, whoever
 // asks for it.
@@ -81,7 +81,7 @@ func showTask(c *call) error {
 		return err
 	}
 	sees := c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())
-	shows := c.field("payload") != "" || sees && t.GetPayloadBytes() <= payloadAtOnceMax
+	shows := c.field("payload") != "" || sees && t.GetPayloadBytes() <= payloadAtOnceBytesMax
 	if shows {
 		if t, err = c.task(true); err != nil {
 			return err

@@ -247,9 +247,9 @@ func TestAPayloadIsShownToWhoeverMayReadIt(t *testing.T) {
 		says         string
 	}{
 		{"*:mail", "", 7, true, "audit log"},
-		{"*:mail", "", payloadAtOnceMax, true, "audit log"},
-		{"*:mail", "", payloadAtOnceMax + 1, false, "kinesin get mail --payload"},
-		{"*:mail", "?payload=show", payloadAtOnceMax + 1, true, "audit log"},
+		{"*:mail", "", payloadAtOnceBytesMax, true, "audit log"},
+		{"*:mail", "", payloadAtOnceBytesMax + 1, false, "kinesin get mail --payload"},
+		{"*:mail", "?payload=show", payloadAtOnceBytesMax + 1, true, "audit log"},
 		{"read:mail", "", 7, false, "read-payload"},
 	} {
 		k, fakes := newFakes("mail")

@@ -24,14 +24,11 @@ func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1conne
 // GetChain needs read on the first task of the chain. Of others that the caller may not read it says only
 // that they are there.
 func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
-	of, err := s.whole(ctx, &kinesinv1.GetRequest{Ids: []string{r.GetId()}})
-	if err == nil {
-		err = s.allowNamed(ctx, actReadChain, of, access.Read)
-	}
+	id, err := s.allowChain(ctx, actReadChain, r.GetId(), access.Read)
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: of.GetIds()[0]})
+	response, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: id})
 	if err == nil {
 		err = s.check(ctx, actReadChain, response.GetRoot(), errNoTask, access.Read)
 	}
@@ -40,6 +37,15 @@ func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*ki
 	}
 	hide(access.From(ctx), response.GetRoot())
 	return response, nil
+}
+
+// allowChain returns the whole id of the task that names a chain, if the caller may do what the verb is for with it.
+func (s chains) allowChain(ctx context.Context, action, id string, verb access.Verb) (whole string, err error) {
+	of, err := s.whole(ctx, &kinesinv1.GetRequest{Ids: []string{id}})
+	if err != nil {
+		return "", err
+	}
+	return of.GetIds()[0], s.allowNamed(ctx, action, of, verb)
 }
 
 // hide leaves out what a caller may not read.
@@ -66,16 +72,13 @@ func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReque
 		return s.next.ControlChain(ctx, r) // which refuses it
 	}
 	c, action := access.From(ctx), "chain."+r.GetAction()
-	of, err := s.whole(ctx, &kinesinv1.GetRequest{Ids: []string{r.GetId()}})
-	if err == nil {
-		err = s.allowNamed(ctx, action, of, verb)
-	}
+	id, err := s.allowChain(ctx, action, r.GetId(), verb)
 	if err != nil {
 		return nil, err
 	}
 	r = proto.CloneOf(r)
-	r.Id = of.GetIds()[0]
-	shown, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: r.GetId()})
+	r.Id = id
+	shown, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: id})
 	if err == nil {
 		err = s.check(ctx, action, shown.GetRoot(), errNoTask, verb)
 	}

@@ -84,29 +84,29 @@ func shown(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// onClock returns when clocks in a zone show a time. As with crons, that is the first time of two, and of a time that a change of
-// clocks leaves out the first instant after it; then it says so.
+// onClock returns when clocks in a zone show a time: as with crons, the first instant of a time that they show twice, and the first
+// instant after a change of clocks that leaves the time out. change says so in both cases.
 func onClock(wall time.Time, zone *time.Location) (at time.Time, change string) {
 	at = time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, zone)
 	start, end := at.ZoneBounds()
-	left := ": a change of clocks leaves " + wall.Format(time.TimeOnly) + " out, and this is the first instant after it"
+	leftOut := ": a change of clocks leaves " + wall.Format(time.TimeOnly) + " out, and this is the first instant after it"
 	switch {
 	case shown(at).After(wall):
-		return start, left
+		return start, leftOut
 	case shown(at).Before(wall):
-		return end, left
+		return end, leftOut
 	}
 	twice := ": clocks show this time twice, and this is the first"
-	// by moves at from the offset there to that at t.
-	by := func(t time.Time) time.Time {
+	// withOffsetAt returns the instant at which clocks would show the time if they had the offset that they have at t.
+	withOffsetAt := func(t time.Time) time.Time {
 		_, here := at.Zone()
 		_, there := t.In(zone).Zone()
 		return at.Add(time.Duration(here-there) * time.Second)
 	}
-	if !start.IsZero() && by(start.Add(-1)).Before(start) {
-		return by(start.Add(-1)), twice
+	if !start.IsZero() && withOffsetAt(start.Add(-1)).Before(start) {
+		return withOffsetAt(start.Add(-1)), twice
 	}
-	if !end.IsZero() && !by(end).Before(end) {
+	if !end.IsZero() && !withOffsetAt(end).Before(end) {
 		return at, twice
 	}
 	return at, ""

@@ -39,7 +39,7 @@ tasks (8,000 with DynamoDB) only whole IDs are found.`,
 		if err != nil {
 			return err
 		}
-		if len(ids) == 1 && a.output == formatText && isShort(&results[0]) {
+		if len(ids) == 1 && a.output == formatText && hasShortPayload(&results[0]) {
 			// Who may not read payloads, or cannot decode this one, sees its size.
 			if read, err := k.GetMany(ctx, []sdk.ID{sdk.ID(ids[0])}, sdk.WithPayload()); err == nil && read[0].Err == nil {
 				results = read
@@ -49,12 +49,12 @@ tasks (8,000 with DynamoDB) only whole IDs are found.`,
 	})
 }
 
-// shortPayloadMax is how many bytes of a payload are shown beside the other facts of a task.
-const shortPayloadMax = 200
+// shortPayloadBytesMax is how many bytes of a payload are shown beside the other facts of a task.
+const shortPayloadBytesMax = 200
 
-// isShort reports whether a task has a short payload that was not read.
-func isShort(r *sdk.GetResult) bool {
-	return r.Err == nil && len(r.Task.Payload) == 0 && 0 < r.Task.PayloadBytes && r.Task.PayloadBytes <= shortPayloadMax
+// hasShortPayload reports whether a task has a short payload that was not read.
+func hasShortPayload(r *sdk.GetResult) bool {
+	return r.Err == nil && len(r.Task.Payload) == 0 && 0 < r.Task.PayloadBytes && r.Task.PayloadBytes <= shortPayloadBytesMax
 }
 
 // missingObject stands in arrays for an id without a task.

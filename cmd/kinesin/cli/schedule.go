@@ -36,8 +36,8 @@ func (a *app) scheduleCommand() *cobra.Command {
 		Use:   "schedule LAMBDA [--in D | --at TIME] [flags]\n  kinesin schedule [LAMBDA] --batch FILE|-",
 		Short: "Schedule a task, or many",
 		Long: `Schedules a task and prints its id. When the id is printed, the task is durable. Without --in and --at it is due now; a time
-in the past means now too, and one before 2001 is refused. Of a time of day that a change of clocks repeats --at means the first, and of one that it leaves
-out the first instant after it.
+in the past means now too, and one before 2001 is refused. If a change of clocks repeats the time of day in --at, the first of
+the two is meant; if it leaves the time out, the first instant after the change.
 
 A key is held while its task lives, and after success or delivered for as long as the lambda says; --on-conflict says what
 happens to a second task with it: keep the first (exit 1 if that differs), replace its payload and time, or reject the second

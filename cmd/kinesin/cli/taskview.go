@@ -121,7 +121,7 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 // shortText returns a payload that is a short line of text; empty for others.
 func shortText(payload []byte) string {
 	text := string(payload)
-	if len(text) > shortPayloadMax || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(text) > shortPayloadBytesMax || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return ""
 	}
 	return text

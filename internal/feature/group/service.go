@@ -141,8 +141,8 @@ func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection s
 	return g.Lambda(), g.collection(), nil
 }
 
-// newestRead is how many rows of each kind are decoded to find the newest groups.
-const newestRead = 1000
+// newestRowsRead is how many rows of each kind are decoded to find the newest groups.
+const newestRowsRead = 1000
 
 // Newest returns the newest groups that the caller may read, newest first, as far as their members were counted
 // already; more: there are others, or may be.
@@ -153,7 +153,7 @@ func (s *Service) Newest(ctx context.Context, limit int) (newest []*kinesinv1.Gr
 		if err != nil {
 			return nil, false, wire(err)
 		}
-		if over := len(rows) - newestRead; over > 0 { // ids begin with the time
+		if over := len(rows) - newestRowsRead; over > 0 { // ids begin with the time
 			rows, more = rows[over:], true
 		}
 		for _, row := range rows {
