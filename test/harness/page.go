@@ -182,7 +182,7 @@ func (p *Page) compare(shown string, printed func() string) {
 // shownBy returns what a line of a page stands for: ids, names, numbers and units differ, and "…" is anything.
 func shownBy(line string) *regexp.Regexp {
 	form := regexp.QuoteMeta(strings.TrimSpace(line))
-	for _, r := range [][2]string{{`k[\w-]+…`, `\S+`}, {`host-[0-9]+`, `\S+`}, {`[0-9]+`, `[0-9]+`}, {`[µm]?s\b`, `\S*s`}, {` +`, `\s+`}, {`…`, `.*`}} {
+	for _, r := range [][2]string{{`k[\w-]+…`, `\S+`}, {`host-[0-9]+`, `\S+`}, {`[0-9]+(\\\.[0-9]+)?`, `[0-9]+(\.[0-9]+)?`}, {`[µm]?s\b`, `\S*s`}, {` +`, `\s+`}, {`…`, `.*`}} {
 		form = regexp.MustCompile(r[0]).ReplaceAllLiteralString(form, r[1])
 	}
 	return regexp.MustCompile(form)
