@@ -48,8 +48,8 @@ func (k *Kinesin) advanceTo(end task.Instant) {
 
 // jumpToNext moves time to the next due time; false if there is none up to end.
 func (k *Kinesin) jumpToNext(end task.Instant) bool {
-	k.tracker.mu.Lock()
-	defer k.tracker.mu.Unlock()
+	k.tracker.Lock()
+	defer k.tracker.Unlock()
 	next, found := k.tracker.nextLocked(k.time.Now())
 	if !found || next > end {
 		return false
@@ -59,8 +59,8 @@ func (k *Kinesin) jumpToNext(end task.Instant) bool {
 }
 
 func (k *Kinesin) jump(to task.Instant) {
-	k.tracker.mu.Lock()
-	defer k.tracker.mu.Unlock()
+	k.tracker.Lock()
+	defer k.tracker.Unlock()
 	k.jumpLocked(to)
 }
 
@@ -88,7 +88,7 @@ func (k *Kinesin) settle() {
 			since, seen = clock.Real().Now(), progress
 		}
 		select {
-		case <-k.tracker.events:
+		case <-k.tracker.Events:
 		case <-k.nodeOver:
 			k.tb.Fatalf("sdktest: the server has ended: %v", k.nodeErr)
 		case <-timer.C():

@@ -149,14 +149,14 @@ func (k *Kinesin) compose() {
 	k.tracker, k.store = newTracker(), storemem.New()
 	k.outbox = &outbox{Driver: queuemem.New(k.time.Process(0), queuemem.Config{DepthMax: math.MaxInt32}), now: k.clock.Now}
 	n, err := node.New(k.base, node.Config{
-		Store: &trackedStore{k.store, k.tracker}, Queue: k.outbox,
+		Store: k.tracker.Store(k.store), Queue: k.outbox,
 		Membership: partition.Static("sdktest"), Clock: k.time.Process(0), Log: k.cfg.log,
-		QueueDepthMax: math.MaxInt32, DeliverDirect: -1, Stepped: true, Rests: k.tracker.signal,
+		QueueDepthMax: math.MaxInt32, DeliverDirect: -1, Stepped: true, Rests: k.tracker.Signal,
 	})
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)
 	}
-	k.tracker.server = n
+	k.tracker.Server = n
 	k.node, k.transport = n, inproc.New(node.Trusting(n.Handler()))
 	go func() {
 		defer close(k.nodeOver)

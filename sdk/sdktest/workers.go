@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// worker is a worker of this server. tracker.mu guards its fields.
+// worker is a worker of this server. tracker's lock guards its fields.
 type worker struct {
 	id     string // empty until it is registered
 	groups []controller.Group
@@ -26,20 +26,20 @@ type worker struct {
 }
 
 // serves reports whether one of its groups runs tasks of the lambda and has a free slot.
-func (w *worker) serves(lambda string, r *rows) bool {
+func (w *worker) serves(lambda string, t *tracker) bool {
 	if w.over || w.id == "" {
 		return false
 	}
 	for _, g := range w.groups {
 		inGroup := func(name string) bool { return slices.Contains(g.Lambdas, name) }
-		if inGroup(lambda) && r.held(w.id, inGroup) < g.Slots {
+		if inGroup(lambda) && t.HeldBy(w.id, inGroup) < g.Slots {
 			return true
 		}
 	}
 	return false
 }
 
-// attempt is a handler that runs. tracker.mu guards sleeps and waits; the other fields never change.
+// attempt is a handler that runs. tracker's lock guards sleeps and waits; the other fields never change.
 type attempt struct {
 	work  *kinesinv1.Claimed
 	start task.Instant
@@ -260,8 +260,8 @@ func (k *Kinesin) Sleep(ctx context.Context, d time.Duration) error {
 
 // startSleep starts a timer while time cannot move.
 func (k *Kinesin) startSleep(ctx context.Context, d time.Duration) (*sleep, clock.Timer) {
-	k.tracker.mu.Lock()
-	defer k.tracker.mu.Unlock()
+	k.tracker.Lock()
+	defer k.tracker.Unlock()
 	s := &sleep{until: k.time.Now().Add(max(d, 0))}
 	s.of, _ = ctx.Value(attemptKey{}).(*attempt)
 	k.tracker.addSleep(s)

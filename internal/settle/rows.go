@@ -1,9 +1,8 @@
-package sdktest
+package settle
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -11,33 +10,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
-	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// trackedStore is a store that tells the tracker of every write before it returns.
-type trackedStore struct {
-	*storemem.Driver
-
-	tracker *tracker
-}
-
-// Apply implements store.Driver.
-func (s *trackedStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	results, err := s.Driver.Apply(ctx, ops)
-	if err != nil {
-		return results, err
-	}
-	for i := range ops {
-		if results[i] == nil {
-			s.tracker.rows.note(&ops[i])
-		}
-	}
-	s.tracker.changed()
-	return results, nil
-}
 
 // rows is a summary of the live tasks in the store: what decides when time may move.
 type rows struct {

@@ -1,4 +1,4 @@
-package sdktest
+package settle
 
 import (
 	"encoding/json"
