@@ -110,6 +110,9 @@ type Config struct {
 	Silence time.Duration
 	// SlotsOnly turns prefetch off: a worker gets no tasks beyond its free slots.
 	SlotsOnly bool
+	// Callers is the clock by which calls wait, and by which workers renew leases that outlast every jump of
+	// Clock; nil: Clock.
+	Callers clock.Clock
 }
 
 // Process is a worker process on this machine.

@@ -22,6 +22,9 @@ func New(c Config) *Service {
 		c.Ahead = AheadDefault
 	}
 	c.Silence = max(0, cmp.Or(c.Silence, SilenceDefault))
+	if c.Callers == nil {
+		c.Callers = c.Clock
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

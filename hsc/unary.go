@@ -46,6 +46,9 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}
 	s.sessionOf(&l)
+	if s.Callers != s.Clock {
+		l.Length = length // the one that the worker asked for, by its own clock
+	}
 	return &kinesinv1.RegisterResponse{
 		Worker: l.Worker, Lease: l.Length.Microseconds(), Heartbeat: l.HeartbeatEvery().Microseconds(),
 		Proof: s.Sealer.Ring().Leases().Seal(l.Worker), Acks: acks, Missing: missing,
@@ -157,7 +160,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	if s.Queue.Durable() {
 		least = claimWaitRemote
 	}
-	waiting, cancel := clock.Within(ctx, s.Clock, max(wait, least))
+	waiting, cancel := clock.Within(ctx, s.Callers, max(wait, least))
 	defer cancel()
 	defer context.AfterFunc(s.lifetime, cancel)()
 	c := claimer{svc: s, sess: sess}

@@ -29,7 +29,7 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 		}
 		defer in.Waits.leave(&w.waitCall)
 	}
-	timeout, again := in.Clock.NewTimer(wait), in.Clock.NewTimer(in.Waits.pause())
+	timeout, again := in.Callers.NewTimer(wait), in.Callers.NewTimer(in.Waits.pause())
 	defer timeout.Stop()
 	defer again.Stop()
 	for some, last := w.allLive(), wait == 0; ; {

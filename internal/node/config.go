@@ -104,6 +104,9 @@ type Config struct {
 	// batch to fill, there is no direct hand-off or prefetch, and leases and silent streams outlast every
 	// jump.
 	Stepped bool
+	// Callers is the clock of who calls a Stepped node, if that is not Clock: calls wait by it, and workers renew
+	// their leases by it. nil: Clock.
+	Callers clock.Clock
 	// Rests is called when the scheduler has nothing to do with a partition before the time that Node.Rests says. nil: not
 	// called.
 	Rests func()

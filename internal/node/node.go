@@ -152,7 +152,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Waiting: &n.slots, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Held: n.isHeld, Awaited: n.quotas.running.isAwaited, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.waits.Ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Awaited: n.quotas.running.isAwaited, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.waits.Ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped, Callers: c.Callers,
 			Traceparent: n.tracer.Traceparent,
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain, Parent: chain.ParentOf,
 		})
@@ -180,7 +180,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	in := n.intake
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
-		Intake: in, Store: n.chains, Workers: cancels{n}, Waits: n.waits, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
+		Intake: in, Store: n.chains, Workers: cancels{n}, Waits: n.waits, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(), Callers: c.Callers,
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates.OfLambda, NoWorker: n.noWorker.is,
 		HeldBack: n.heldBack(), CountWorkers: n.countWorkers, Deaths: n.deaths.of,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,

@@ -95,7 +95,7 @@ func (a *app) root() *cobra.Command {
 		}
 		root.AddCommand(g.commands...)
 	}
-	root.AddCommand(a.guardCommand(), a.versionCommand())
+	root.AddCommand(a.guardCommand(), a.testServerCommand(), a.versionCommand())
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")
