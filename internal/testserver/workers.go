@@ -20,7 +20,7 @@ const (
 	// is expected to claim again. Until then time stands if there is something to claim.
 	comesBackWithin = 2 * time.Second
 	// startsMax is how often one task may start without time moving on.
-	startsMax = 1000
+	startsMax = 100
 )
 
 // workers knows which lambdas have workers that will take a task. The tracker's lock guards it.

@@ -758,6 +758,35 @@ func TestWorkerWaitsForItsLambda(t *testing.T) {
 	}
 }
 
+func TestTestServerEndsWithItsStdin(t *testing.T) {
+	t.Parallel()
+	stdin, open := io.Pipe()
+	r, w := io.Pipe()
+	var stderr runtest.Text
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(t.Context(), cli.Process{Args: []string{"test-server", "--start", "2027-01-31T09:00:00Z"}, Stdin: stdin, Stdout: w, Stderr: &stderr})
+	}()
+	var where struct{ URL string }
+	if err := json.NewDecoder(r).Decode(&where); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t, where.URL}
+	s.must("lambda", "create", "greet")
+	response, err := http.Post(where.URL+"/test/advance", "application/json", strings.NewReader(`{"by":"30d"}`)) //nolint:noctx,gosec // a server of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read only
+	if answer, err := io.ReadAll(response.Body); err != nil || string(answer) != `{"now":"2027-03-02T09:00:00Z"}`+"\n" {
+		t.Errorf("%s %s, %v", response.Status, answer, err)
+	}
+	_ = open.Close()
+	if code := <-ended; code != 0 || stderr.String() != "" {
+		t.Errorf("exit %d: %s", code, stderr.String())
+	}
+}
+
 func TestServeSaysWhereEverythingIs(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
