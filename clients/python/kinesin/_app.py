@@ -20,7 +20,7 @@ from ._pools import Processes, Threads
 from ._task import Task, task_of
 from ._tracing import below
 from ._wire import Duration, Misfit, load_payload, seconds
-from ._worker import Attempt, Config, Group, Worker, default_name, outcome_of, success
+from ._worker import Attempt, Worker, default_name, outcome_of, success
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -117,16 +117,16 @@ class App(Client):
             raise Invalid("no handler: want @app.handler(NAME) before run")
         if not 1 <= slots <= SLOTS_MAX:
             raise Invalid(f"slots {slots}: want 1 to {SLOTS_MAX}")
-        groups = [Group([n], h.concurrency) for n, h in self._handlers.items() if h.concurrency]
+        groups = [([n], h.concurrency) for n, h in self._handlers.items() if h.concurrency]
         shared = [n for n, h in self._handlers.items() if not h.concurrency]
-        groups += [Group(shared, slots)] if shared else []
+        groups += [(shared, slots)] if shared else []
         if len(groups) > CLAIMS_AT_ONCE_MAX:
             raise Invalid(f"{len(groups)} pools of slots: want {CLAIMS_AT_ONCE_MAX} at most")
         run = _Run(self._handlers, list(self._middleware), seconds(kill_after))
-        run.worker = Worker(Config(
+        run.worker = Worker(
             self.transport, groups, run.begin, run.cancel, name or default_name(), version, lease,
             seconds(grace), seconds(kill_after), exit_with,
-        ))  # fmt: skip
+        )  # fmt: skip
         self._running = run
         try:
             with _signals(run.worker.stop) if signals else contextlib.nullcontext():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Union
 
@@ -14,7 +13,7 @@ from . import _types as types
 from ._errors import Error, Invalid, NotScheduled, Throttled, Unavailable, refusal
 from ._tracing import current_traceparent
 from ._transport import Transport, quoted
-from ._wire import Duration, Time, duration, encode, instant, request_id, seconds, show
+from ._wire import Duration, Time, chunks, dumps, duration, encode, instant, json_bytes, request_id, seconds, show
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -171,7 +170,7 @@ class Client:
         call_timeout: Duration = "10s", tries: int = 9,
     ) -> None:  # fmt: skip
         self.transport = Transport(url, token, token_file, ca_file, client_certificate, call_timeout, tries)
-        self.chains, self.groups, self.crons = Chains(self), Groups(self), Crons(self)
+        self.chains, self.groups, self.crons = Chains(self.transport), Groups(self.transport), Crons(self.transport)
 
     async def __aenter__(self) -> Client:
         return self
@@ -189,8 +188,7 @@ class Client:
 
     async def schedule(self, item: Item) -> types.Scheduled:
         """Schedules a task, with what follows it. When it returns, all of it is durable."""
-        path = f"/lambdas/{quoted(item.lambda_)}/tasks"
-        return show(types.Scheduled, await self.transport.call("POST", path, _Try(item).fields))
+        return await self.transport.ask(types.Scheduled, "POST", _tasks(item), _Try(item).fields)
 
     async def schedule_many(self, items: Iterable[Item]) -> list[types.Scheduled]:
         """Schedules any number of tasks, each by itself. It raises NotScheduled, with all results, if some are not durable."""
@@ -214,7 +212,7 @@ class Client:
 
     async def _send_batch(self, path: str, batch: list[_Try]) -> None:
         pending = [t for t in batch if t.result is None]
-        lines = [json.dumps(t.fields, ensure_ascii=False) for t in pending]
+        lines = [dumps(t.fields) for t in pending]
         again: Error | None = None
         answers = await self.transport.once("POST", path, lines=lines, timeout_s=SET_TIMEOUT_S)
         for one, answer in zip(pending, answers):
@@ -230,18 +228,15 @@ class Client:
         if again or len(answers) < len(pending):
             raise again or Unavailable(f"the server answered for {len(answers)} of {len(pending)} tasks")
 
-    async def _task(self, method: str, id: TaskID, verb: str = "", body: Any = None, **options: Any) -> Any:
-        if isinstance(id, ByKey):
-            path = f"/lambdas/{quoted(id.lambda_)}/keys/{quoted(id.key)}"
-        elif id:
-            path = f"/tasks/{quoted(id)}"
-        else:
+    async def _task(self, kind: type[R], method: str, id: TaskID, verb: str = "", body: Any = None, **options: Any) -> R:
+        if not id:
             raise Invalid("an empty id: want the id of a task, or ByKey")
-        return await self.transport.call(method, path + verb, body, **options)
+        path = f"/lambdas/{quoted(id.lambda_)}/keys/{quoted(id.key)}" if isinstance(id, ByKey) else f"/tasks/{quoted(id)}"
+        return await self.transport.ask(kind, method, path + verb, body, **options)
 
     async def get(self, id: TaskID, *, payload: bool = False) -> types.TaskInfo:
         """Reads a task."""
-        return show(types.TaskInfo, await self._task("GET", id, params={"payload": payload or None}))
+        return await self._task(types.TaskInfo, "GET", id, params={"payload": payload or None})
 
     async def wait(self, id: TaskID, timeout: Duration | None = None) -> types.TaskInfo:
         """Returns the task when it has ended, or raises TimeoutError."""
@@ -249,16 +244,16 @@ class Client:
         while True:
             wait_s = WAIT_PER_CALL_S if end is None else min(WAIT_PER_CALL_S, max(end - time.monotonic(), 0.001))
             limit_s = self.transport.call_timeout_s + wait_s
-            answer = await self._task("GET", id, "/wait", params={"timeout": f"{wait_s:.3f}s"}, timeout_s=limit_s)
-            if "ended" in answer:
-                return show(types.TaskInfo, answer)
+            task = await self._task(types.TaskInfo, "GET", id, "/wait", params={"timeout": f"{wait_s:.3f}s"}, timeout_s=limit_s)
+            if task.ended:
+                return task
             if end is not None and time.monotonic() >= end:
-                raise TimeoutError(f"the task has not ended within {timeout}: it is {answer.get('state')}")
+                raise TimeoutError(f"the task has not ended within {timeout}: it is {task.state}")
             await asyncio.sleep(0.02)  # in case a server answers at once
 
     async def cancel(self, id: TaskID, *, if_seq: int | None = None) -> types.CancelResult:
         """Makes sure that a task does not start, or asks its worker to stop it ("cancelling")."""
-        return show(types.CancelResult, await self._task("DELETE", id, params={"if_seq": if_seq}))
+        return await self._task(types.CancelResult, "DELETE", id, params={"if_seq": if_seq})
 
     async def reschedule(
         self, id: TaskID, *, delay: Duration | None = None, due: Time | None = None, if_seq: int | None = None
@@ -267,11 +262,11 @@ class Client:
         when = wire_options({"delay": delay, "due": due})
         if len(when) != 1:
             raise Invalid("want delay or due, and not both")
-        return show(types.ChangeResult, await self._task("PATCH", id, body=when, params={"if_seq": if_seq}))
+        return await self._task(types.ChangeResult, "PATCH", id, body=when, params={"if_seq": if_seq})
 
     async def run_now(self, id: TaskID, *, if_seq: int | None = None) -> types.ChangeResult:
         """Has a task that waits for a due time or a retry start now."""
-        return show(types.ChangeResult, await self._task("POST", id, "/run", {}, params={"if_seq": if_seq}))
+        return await self._task(types.ChangeResult, "POST", id, "/run", {}, params={"if_seq": if_seq})
 
     async def update(
         self, id: TaskID, payload: Any = None, *, reset: Sequence[str] = (), if_seq: int | None = None, **options: Unpack[Options]
@@ -281,14 +276,14 @@ class Client:
         for name in reset:
             fields.update({"backoff_min": None, "backoff_max": None} if name == "backoff" else {name: None})
         body = {**fields, **encode(payload)}
-        return show(types.ChangeResult, await self._task("PATCH", id, body=body, params={"if_seq": if_seq}))
+        return await self._task(types.ChangeResult, "PATCH", id, body=body, params={"if_seq": if_seq})
 
     async def redrive(
         self, id: TaskID, payload: Any = None, *, force: bool = False, if_seq: int | None = None
     ) -> types.ChangeResult:
         """Starts an ended task anew under the same id; with force also one that succeeded."""
         body = {"force": force, "request_id": request_id(), **encode(payload)}
-        return show(types.ChangeResult, await self._task("POST", id, "/redrive", body, params={"if_seq": if_seq}))
+        return await self._task(types.ChangeResult, "POST", id, "/redrive", body, params={"if_seq": if_seq})
 
     async def list(
         self, lambda_: str | None = None, *, state: str | None = None, where: str | None = None, order: str | None = None,
@@ -310,38 +305,33 @@ class Client:
     async def count(self, where: str | None = None, *, exact: bool = False) -> types.CountResult:
         """Counts the tasks that a filter selects; without one all."""
         params = {"where": where, "exact": exact or None}
-        return show(types.CountResult, await self.transport.call("GET", "/tasks/count", params=params, timeout_s=SET_TIMEOUT_S))
+        return await self.transport.ask(types.CountResult, "GET", "/tasks/count", params=params, timeout_s=SET_TIMEOUT_S)
 
 
-def _batches(tries: list[_Try]) -> Iterable[tuple[str, list[_Try]]]:
+def _batches(tries: list[_Try]) -> Iterator[tuple[str, list[_Try]]]:
     """Cuts tasks into calls, each of one lambda."""
-    open_: dict[str, tuple[list[_Try], int]] = {}
+    lambdas: dict[str, list[_Try]] = {}
     for one in tries:
-        path = f"/lambdas/{quoted(one.item.lambda_)}/tasks"
-        batch, size = open_.get(path, ([], 0))
-        size += len(json.dumps(one.fields))
-        if batch and (len(batch) >= LINES_PER_CALL_MAX or size > BYTES_PER_CALL_MAX):
+        lambdas.setdefault(_tasks(one.item), []).append(one)
+    for path, all_ in lambdas.items():
+        for batch in chunks(all_, lambda t: json_bytes(t.fields), LINES_PER_CALL_MAX, BYTES_PER_CALL_MAX):
             yield path, batch
-            batch, size = [], len(json.dumps(one.fields))
-        batch.append(one)
-        open_[path] = batch, size
-    for path, (batch, _) in open_.items():
-        yield path, batch
+
+
+def _tasks(item: Item) -> str:
+    return f"/lambdas/{quoted(item.lambda_)}/tasks"
 
 
 class _Part:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def _call(self, kind: type[R], method: str, path: str, body: Any = None, **options: Any) -> R:
-        return show(kind, await self._client.transport.call(method, path, body, **options))
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
 
 class Chains(_Part):
     """Chains, by the id of any of their tasks."""
 
     async def get(self, id: str) -> types.ChainInfo:
-        return await self._call(types.ChainInfo, "GET", f"/chains/{quoted(id)}")
+        return await self._transport.ask(types.ChainInfo, "GET", f"/chains/{quoted(id)}")
 
     async def cancel(self, id: str) -> types.ChainChange:
         return await self._control(id, "cancel")
@@ -359,7 +349,7 @@ class Chains(_Part):
         return await self._control(id, "extend", {"start_before": instant(start_before)})
 
     async def _control(self, id: str, verb: str, body: Any = None) -> types.ChainChange:
-        return await self._call(types.ChainChange, "POST", f"/chains/{quoted(id)}/{verb}", body)
+        return await self._transport.ask(types.ChainChange, "POST", f"/chains/{quoted(id)}/{verb}", body)
 
 
 class Groups(_Part):
@@ -388,22 +378,10 @@ class Groups(_Part):
 
     async def add(self, group: str, at: int, members: Iterable[Item]) -> int:
         """Adds members to a group that has as many as at says, and returns how many it has then. A repeated call changes nothing."""
-        chunk: list[dict[str, Any]] = []
-        size = 0
-
-        async def send() -> int:
-            body = {"at": at, "items": chunk}
-            await self._client.transport.call("POST", f"/groups/{quoted(group)}/members", body, timeout_s=SET_TIMEOUT_S)
-            return at + len(chunk)
-
-        for member in members:
-            wire = member.wire()
-            size += len(json.dumps(wire))
-            if chunk and (len(chunk) >= MEMBERS_PER_CALL_MAX or size > BYTES_PER_CALL_MAX // 2):
-                at = await send()
-                chunk, size = [], len(json.dumps(wire))
-            chunk.append(wire)
-        return await send() if chunk else at
+        for items in chunks((m.wire() for m in members), json_bytes, MEMBERS_PER_CALL_MAX, BYTES_PER_CALL_MAX // 2):
+            await self._transport.call("POST", f"/groups/{quoted(group)}/members", {"at": at, "items": items}, timeout_s=SET_TIMEOUT_S)
+            at += len(items)
+        return at
 
     async def seal(self, group: str, *, members: int | None = None) -> types.GroupInfo:
         """Says that a group gets no more members, and has so many."""
@@ -414,7 +392,7 @@ class Groups(_Part):
 
     async def cancel(self, group: str) -> types.GroupInfo:
         """Seals a group and has a job cancel its members."""
-        answer = await self._client.transport.call("POST", f"/groups/{quoted(group)}/cancel", {"request_id": request_id()})
+        answer = await self._transport.call("POST", f"/groups/{quoted(group)}/cancel", {"request_id": request_id()})
         return show(types.GroupInfo, answer["group"])
 
     async def members(self, group: str) -> AsyncIterator[types.Member]:
@@ -422,13 +400,13 @@ class Groups(_Part):
         start, more = 0, True
         while more:
             params = {"from": start, "limit": PAGE_MAX}
-            page = await self._client.transport.call("GET", f"/groups/{quoted(group)}/members", params=params)
+            page = await self._transport.call("GET", f"/groups/{quoted(group)}/members", params=params)
             for member in page["members"]:
                 yield show(types.Member, member)
             start, more = page["next"], page["more"]
 
     async def _group(self, method: str, path: str, body: Any = None) -> types.GroupInfo:
-        return await self._call(types.GroupInfo, method, "/groups" + path, body)
+        return await self._transport.ask(types.GroupInfo, method, "/groups" + path, body)
 
 
 class CronOptions(TypedDict, total=False):
@@ -469,11 +447,11 @@ class Crons(_Part):
         return await self._cron("GET", name)
 
     async def list(self, lambda_: str | None = None) -> list[types.Cron]:
-        answer = await self._client.transport.call("GET", "/crons", params={"lambda": lambda_})
+        answer = await self._transport.call("GET", "/crons", params={"lambda": lambda_})
         return [show(types.Cron, c) for c in answer["crons"]]
 
     async def delete(self, name: str) -> None:
-        await self._client.transport.call("DELETE", f"/crons/{quoted(name)}")
+        await self._transport.call("DELETE", f"/crons/{quoted(name)}")
 
     async def pause(self, name: str, reason: str, *, until: Time | None = None) -> types.Cron:
         body = {"reason": reason} if until is None else {"reason": reason, "until": instant(until)}
@@ -484,18 +462,18 @@ class Crons(_Part):
 
     async def run(self, name: str) -> str:
         """Schedules a task as the cron would, now, and returns its id."""
-        answer = await self._client.transport.call("POST", f"/crons/{quoted(name)}/run", {"request_id": request_id()})
+        answer = await self._transport.call("POST", f"/crons/{quoted(name)}/run", {"request_id": request_id()})
         return str(answer["id"])
 
     async def backfill(self, name: str, from_: Time, to: Time, *, dry_run: bool = False, pace: int | None = None) -> types.Job:
         """Schedules the occurrences of a past range, as a job; with dry_run it only counts them."""
         body = {"from": instant(from_), "to": instant(to), "request_id": request_id()}
         settings = {k: v for k, v in (("dry_run", dry_run), ("pace", pace)) if v}
-        return await self._call(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
+        return await self._transport.ask(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
 
     async def history(self, name: str, limit: int = 20) -> Sequence[types.CronOccurrence]:
         """Says what became of nominal times, the newest first."""
-        answer = await self._client.transport.call("GET", f"/crons/{quoted(name)}/history", params={"limit": limit})
+        answer = await self._transport.call("GET", f"/crons/{quoted(name)}/history", params={"limit": limit})
         return [show(types.CronOccurrence, o) for o in answer["occurrences"]]
 
     @staticmethod
@@ -508,4 +486,4 @@ class Crons(_Part):
 
     async def _cron(self, method: str, name: str, body: Any = None, verb: str = "") -> types.Cron:
         path = f"/crons/{quoted(name)}{verb}" if name else "/crons"
-        return await self._call(types.Cron, method, path, body)
+        return await self._transport.ask(types.Cron, method, path, body)

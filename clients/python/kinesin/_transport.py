@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx
 
 from ._errors import Invalid, Throttled, Unavailable, refusal
-from ._wire import Duration, dumps, seconds
+from ._wire import Duration, dumps, seconds, show
 
 T = TypeVar("T")
 SERVERS_MAX = 16
@@ -147,6 +147,10 @@ class Transport:
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         return await self.retry(lambda: self.once(method, path, body, **options))
+
+    async def ask(self, kind: type[T], method: str, path: str, body: Any = None, **options: Any) -> T:
+        """Returns the answer of a call as its type."""
+        return show(kind, await self.call(method, path, body, **options))
 
 
 def _json(answer: httpx.Response) -> Any:

@@ -14,6 +14,7 @@ import time
 import types
 import typing
 import uuid
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, TypeVar, Union
@@ -124,6 +125,24 @@ def encode(value: Any, name: str = "payload") -> dict[str, Any]:
         raise Invalid(f"the {name} has no JSON: {e if isinstance(e, TypeError) else type(e).__name__}") from None
 
 
+def json_bytes(value: Any) -> int:
+    return len(dumps(value).encode())
+
+
+def chunks(values: Iterable[T], size: Callable[[T], int], most: int, bytes_max: int) -> Iterator[list[T]]:
+    """Cuts values into what one call takes: so many at most, and so many bytes unless a single value is larger."""
+    chunk: list[T] = []
+    left = bytes_max
+    for value in values:
+        left -= size(value)
+        if chunk and (len(chunk) == most or left < 0):
+            yield chunk
+            chunk, left = [], bytes_max - size(value)
+        chunk.append(value)
+    if chunk:
+        yield chunk
+
+
 def fold(data: dict[str, Any]) -> dict[str, Any]:
     """Puts payload_text and payload_base64, and the same of a result, into the one field."""
     for name in ("payload", "result"):
@@ -149,7 +168,7 @@ def load(kind: Any, data: Any, where: str = "payload") -> Any:
     if kind is Any or isinstance(kind, TypeVar) or kind is object:
         return data
     if kind is None or kind is type(None):
-        return _expect(data is None, None, data, where, "null")
+        return _expect(data is None, data, where, "null")
     if origin is Union or origin is types.UnionType:
         for one in args:
             try:
@@ -160,15 +179,16 @@ def load(kind: Any, data: Any, where: str = "payload") -> Any:
     if origin is typing.Annotated:
         return load(args[0], data, where)
     if origin is typing.Literal:
-        return _expect(data in args, data, data, where, f"one of {args}")
+        _expect(data in args, data, where, f"one of {args}")
+        return data
     if origin in (list, tuple, set, frozenset) or kind in (list, tuple, set, frozenset):
-        _expect(isinstance(data, list), None, data, where, "an array")
+        _expect(isinstance(data, list), data, where, "an array")
         if origin is tuple and args and args[-1] is not Ellipsis:
-            _expect(len(data) == len(args), None, data, where, f"{len(args)} values")
+            _expect(len(data) == len(args), data, where, f"{len(args)} values")
             return tuple(load(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, data)))
         return (origin or kind)(load(args[0] if args else Any, v, f"{where}[{i}]") for i, v in enumerate(data))
     if origin is dict or kind is dict:
-        _expect(isinstance(data, dict), None, data, where, "an object")
+        _expect(isinstance(data, dict), data, where, "an object")
         return {k: load(args[1] if args else Any, v, f"{where}.{k}") for k, v in data.items()}
     if hasattr(kind, "model_validate"):
         try:
@@ -176,7 +196,7 @@ def load(kind: Any, data: Any, where: str = "payload") -> Any:
         except Exception as e:  # its text may quote the value
             raise Misfit(f"{where} does not fit {kind.__name__} ({type(e).__name__})") from None
     if dataclasses.is_dataclass(kind):
-        _expect(isinstance(data, dict), None, data, where, "an object")
+        _expect(isinstance(data, dict), data, where, "an object")
         return _record(typing.cast(type, kind), fold(data) if kind.__module__ == "kinesin._types" else data, where)
     return _scalar(kind, data, where)
 
@@ -195,34 +215,26 @@ def _record(kind: type, data: dict[str, Any], where: str) -> Any:
         raise Misfit(f"{where} does not fit {kind.__name__} ({type(e).__name__}{missing})") from None
 
 
+_JSON: dict[Any, Any] = {bool: bool, str: str, int: int, float: (int, float)}
+_TEXT: dict[Any, Callable[[Any], Any]] = {
+    bytes: functools.partial(base64.b64decode, validate=True), datetime: parse_time, timedelta: parse_duration, date: date.fromisoformat,
+}  # fmt: skip
+
+
 def _scalar(kind: Any, data: Any, where: str) -> Any:
-    if kind is bool or kind is str:
-        return _expect(isinstance(data, kind), data, data, where, kind.__name__)
-    if kind is int:
-        return _expect(isinstance(data, int) and not isinstance(data, bool), data, data, where, "int")
-    if kind is float:
-        fits = isinstance(data, (int, float)) and not isinstance(data, bool)
-        return _expect(fits, float(data) if fits else None, data, where, "float")
+    if kind in _JSON:
+        _expect(isinstance(data, _JSON[kind]) and (kind is bool or not isinstance(data, bool)), data, where, kind.__name__)
+        return kind(data)
+    known = isinstance(kind, type) and issubclass(kind, (enum.Enum, uuid.UUID, Decimal))
     try:
-        if kind is bytes:
-            return base64.b64decode(data, validate=True)
-        if kind is datetime:
-            return parse_time(data)
-        if kind is timedelta:
-            return parse_duration(data)
-        if kind is date:
-            return date.fromisoformat(data)
-        if isinstance(kind, type) and issubclass(kind, (enum.Enum, uuid.UUID, Decimal)):
-            return kind(data)
+        return _TEXT[kind](data) if kind in _TEXT else kind(data) if known else data
     except Exception as e:
         raise Misfit(f"{where} does not fit {getattr(kind, '__name__', kind)} ({type(e).__name__})") from None
-    return data
 
 
-def _expect(fits: bool, value: Any, data: Any, where: str, want: str) -> Any:
+def _expect(fits: bool, data: Any, where: str, want: str) -> None:
     if not fits:
         raise Misfit(f"{where} is a JSON {type(data).__name__}, want {want}")
-    return value
 
 
 def load_payload(kind: Any, fields: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from ._errors import (
 from ._pools import HandlerFailed
 from ._task import Stop
 from ._transport import Transport, pause_s
-from ._wire import Duration, dumps, duration, encode, now_s, parse_time, seconds, show, utc
+from ._wire import Duration, chunks, duration, encode, json_bytes, now_s, parse_time, seconds, show, utc
 
 log = logging.getLogger("kinesin")
 
@@ -39,26 +39,6 @@ ERROR_BYTES_MAX = 1024
 FLUSH_S, LEAVE_S = 5.0, 2.0
 ABANDONED_DELAY = "500ms"
 FINAL_REFUSALS = (Invalid, Unsupported, Unauthenticated, PermissionDenied)
-
-
-@dataclass(frozen=True)
-class Group:
-    lambdas: list[str]
-    slots: int
-
-
-@dataclass(frozen=True)
-class Config:
-    transport: Transport
-    groups: list[Group]
-    begin: Callable[[Attempt], None]  # starts a handler; called by the thread of the worker
-    cancel: Callable[[Attempt], None]  # stops it
-    name: str
-    version: str | None
-    lease: Duration | None
-    grace_s: float
-    kill_after_s: float
-    exit_with: Callable[[int], Any]
 
 
 class Attempt:
@@ -93,8 +73,8 @@ class Attempt:
 class Pool:
     """Slots for the tasks of some lambdas."""
 
-    def __init__(self, group: Group) -> None:
-        self.lambdas, self.slots, self.busy, self.freed = group.lambdas, group.slots, 0, asyncio.Event()
+    def __init__(self, lambdas: list[str], slots: int) -> None:
+        self.lambdas, self.slots, self.busy, self.freed = lambdas, slots, 0, asyncio.Event()
 
 
 def error_text(e: BaseException) -> str:
@@ -118,7 +98,7 @@ def outcome_of(e: BaseException) -> dict[str, Any]:
 
 def success(value: Any, following: list[Any]) -> dict[str, Any]:
     result = encode(value, "result")
-    size = len(value) if isinstance(value, (bytes, bytearray)) else len(dumps(result.get("result")).encode())
+    size = len(value) if isinstance(value, (bytes, bytearray)) else json_bytes(result.get("result"))
     if size > RESULT_BYTES_MAX:
         raise TooLarge(f"the result has {size} bytes: want at most {RESULT_BYTES_MAX}")
     if following:
@@ -141,22 +121,43 @@ def final(outcome: dict[str, Any], cause: str, timeout: timedelta | None) -> dic
     return outcome
 
 
+async def again(what: str, e: Error, failures: int) -> None:
+    """Pauses after a call that failed, so many times in a row."""
+    if failures % 20 == 1:
+        log.warning("%s failed; trying again: %s", what, e.detail, extra={"failures": failures})
+    await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+
+
+def size_of(a: Attempt) -> int:
+    return json_bytes(a.result)
+
+
 def _tail(text: str) -> str:
     return text.encode()[-ERROR_BYTES_MAX:].decode(errors="ignore")
 
 
+@dataclass(eq=False)
 class Worker:
     """Keeps a lease, and works under it, until it is told to stop."""
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    transport: Transport
+    groups: list[tuple[list[str], int]]  # lambdas, and their slots
+    begin: Callable[[Attempt], None]  # starts a handler; called by the thread of the worker
+    cancel: Callable[[Attempt], None]  # stops it
+    name: str
+    version: str | None
+    lease: Duration | None
+    grace_s: float
+    kill_after_s: float
+    exit_with: Callable[[int], Any]
+
+    def __post_init__(self) -> None:
         self.done: Future[None] = Future()
         self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
         self.session: Session | None = None  # the newest
-        self._thread = threading.Thread(target=self._run, name="kinesin-worker", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        threading.Thread(target=self._run, name="kinesin-worker", daemon=True).start()
 
     def stop(self) -> None:
         """Has the worker drain. It may be called from any thread and from a signal handler."""
@@ -192,7 +193,7 @@ class Worker:
                 await self.pause(pause_s(losses, 0.05, 2))
                 lost = session
         finally:
-            await self.config.transport.close()
+            await self.transport.close()
 
     async def pause(self, wait_s: float) -> None:
         try:
@@ -213,15 +214,15 @@ class Worker:
 
     async def _register(self, lost: Session | None) -> Session | None:
         """Opens a lease, and gives up the lost one. It tries until a server answers and one of the lambdas exists."""
-        c, failures, unknown = self.config, 0, 0
-        body: dict[str, Any] = {"name": c.name, "groups": [{"lambdas": g.lambdas, "slots": g.slots} for g in c.groups]}
-        body.update({"version": c.version} if c.version else {}, **({"lease": duration(c.lease)} if c.lease else {}))
+        failures, unknown = 0, 0
+        body: dict[str, Any] = {"name": self.name, "groups": [{"lambdas": names, "slots": slots} for names, slots in self.groups]}
+        body.update({"version": self.version} if self.version else {}, **({"lease": duration(self.lease)} if self.lease else {}))
         if lost is not None and lost.proof:
             body["previous"] = {"worker": lost.worker, "proof": lost.proof, "results": [a.result for a in lost.kept_results()]}
         while not self.stopping.is_set():
             sent = now_s()
             try:
-                answer = await self.until_stop(c.transport.once("POST", "/work/register", body))
+                answer = await self.until_stop(self.transport.once("POST", "/work/register", body))
             except (TooLarge, *FINAL_REFUSALS) as e:
                 if not isinstance(e, (Invalid, TooLarge)) or not body.get("previous", {}).get("results"):
                     raise
@@ -234,9 +235,7 @@ class Worker:
                 await self.pause(pause_s(unknown, 0.25, 5))
             except Error as e:
                 failures += 1
-                if failures % 20 == 1:
-                    log.warning("register failed; trying again: %s", e.detail, extra={"failures": failures})
-                await self.pause(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+                await self.until_stop(again("register", e, failures))
             else:
                 if answer is None:
                     return None
@@ -253,13 +252,13 @@ class Session:
     """The work under one lease."""
 
     def __init__(self, worker: Worker, answer: dict[str, Any], sent_s: float) -> None:
-        self.of, self.config, self.transport = worker, worker.config, worker.config.transport
+        self.of, self.transport = worker, worker.transport
         self.worker, self.proof = answer["worker"], answer.get("proof", "")
         self.lease_s, self.heartbeat_s = seconds(answer["lease"]), seconds(answer["heartbeat"])
         self.margin_s = min(2.0, self.lease_s / 5)  # the time that handlers have to obey when the lease is lost
         self.valid_s = (self.lease_s - self.margin_s) * 0.999  # clocks may run apart
         self.renewed = self.begun = sent_s
-        self.pools = [Pool(g) for g in self.config.groups]
+        self.pools = [Pool(*g) for g in worker.groups]
         self.attempts: dict[str, Attempt] = {}
         self.lost, self.draining = "", False
         self.gone, self.outbox, self.progress = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -319,14 +318,9 @@ class Session:
 
     def kept_results(self) -> list[Attempt]:
         """Returns what goes with the next registration, of what ended first as much as one call takes."""
-        size = 0
-        some: list[Attempt] = []
-        for a in self.kept[:KEPT_MAX]:
-            size += len(dumps(a.result))
-            if size > RESULTS_BYTES_MAX:
-                log.error("results of the lost lease dropped: their tasks run again", extra={"results": len(self.kept) - len(some)})
-                break
-            some.append(a)
+        some = next(chunks(self.kept, size_of, KEPT_MAX, RESULTS_BYTES_MAX), [])
+        if len(some) < len(self.kept):
+            log.error("results of the lost lease dropped: their tasks run again", extra={"results": len(self.kept) - len(some)})
         return some
 
     @staticmethod
@@ -356,9 +350,7 @@ class Session:
                 return
             except Error as e:
                 failures += 1
-                if failures % 20 == 1:
-                    log.warning("claim failed; trying again: %s", e.detail, extra={"worker": self.worker, "failures": failures})
-                await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+                await again("claim", e, failures)
                 continue
             for fields in answer["tasks"]:
                 self._take(fields, pool)
@@ -380,12 +372,12 @@ class Session:
         a.state, a.started = "running", utc() + self.offset
         if a.claimed.timeout:
             a.timer = self.of.loop.call_later(a.claimed.timeout.total_seconds(), self._stop, a, "timeout")
-        self.config.begin(a)
+        self.of.begin(a)
 
     def _stop(self, a: Attempt, cause: str) -> None:
         if a.state == "running":
             a.stop.set(cause)
-            self.config.cancel(a)
+            self.of.cancel(a)
 
     def handled(self, a: Attempt, outcome: dict[str, Any]) -> None:
         """Takes the outcome of a handler that has returned."""
@@ -424,20 +416,14 @@ class Session:
                 self.outbox.clear()
                 await self.outbox.wait()
                 continue
-            batch: list[Attempt] = []
-            size = 0
-            for a in waiting[: 1 if single else RESULTS_PER_CALL_MAX]:
-                size += len(dumps(a.result))
-                if batch and size > RESULTS_BYTES_MAX:
-                    break
-                batch.append(a)
+            batch = next(chunks(waiting, size_of, 1 if single else RESULTS_PER_CALL_MAX, RESULTS_BYTES_MAX))
             if not self.holds():
                 return
             try:
                 body = {"worker": self.worker, "results": [a.result for a in batch]}
                 answer = await self.transport.once("POST", "/work/results", body)
-                refused = self._acked(batch, answer.get("acks", []))
-                failures, single = (failures + 1 if refused else 0), False
+                self._acked(batch, answer.get("acks", []))
+                failures, single = 0, False
             except LeaseLost:
                 self.lose("the server says so")
                 return
@@ -448,23 +434,21 @@ class Session:
                 continue
             except Error as e:
                 failures += 1
-                if failures % 20 == 1:
-                    log.warning("sending results failed; trying again: %s", e.detail, extra={"results": len(waiting)})
-            if failures:
-                await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
+                await again("sending results", e, failures)
 
-    def _acked(self, batch: list[Attempt], acks: list[dict[str, Any]]) -> bool:
-        """Reports whether some have to be sent again."""
-        again = len(acks) < len(batch)
+    def _acked(self, batch: list[Attempt], acks: list[dict[str, Any]]) -> None:
+        """Takes the acknowledgements. It raises Unavailable if some results have to be sent again."""
+        left = len(batch) - len(acks)
         for a, ack in zip(batch, acks):
             problem = ack.get("problem")
             if problem and problem.get("reason") in ("unavailable", "throttled", "full"):
-                again = True
+                left += 1
                 continue
             if problem:
                 log.warning("result refused: %s", problem.get("detail"), extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
             self._forget(a)
-        return again
+        if left > 0:
+            raise Unavailable(f"{left} of {len(batch)} results were not taken")
 
     def _unreadable(self, a: Attempt, e: Error) -> None:
         if a.result["outcome"] == "success":
@@ -543,10 +527,10 @@ class Session:
         log.info("worker draining", extra={"worker": self.worker, "running": len(self.having("running"))})
         for a in self.having("held"):
             self._withdraw(a, "released", "the worker is stopping")
-        if not await self._until(lambda: not self.having("running"), self.config.grace_s):
+        if not await self._until(lambda: not self.having("running"), self.of.grace_s):
             for a in self.having("running"):
                 self._stop(a, "draining")
-            await self._until(lambda: not self.having("running"), self.config.kill_after_s)
+            await self._until(lambda: not self.having("running"), self.of.kill_after_s)
         if self.lost:
             return
         abandoned = self.having("running")
@@ -563,7 +547,7 @@ class Session:
         elif not self.lost:
             log.warning("worker stopping with results that were not acknowledged", extra={"worker": self.worker})
         if abandoned and not self.lost:
-            raise Abandoned(f"{len(abandoned)} handlers run {self.config.kill_after_s:g} s after they were told to stop: end the process")
+            raise Abandoned(f"{len(abandoned)} handlers run {self.of.kill_after_s:g} s after they were told to stop: end the process")
 
     async def _after_loss(self) -> None:
         """Waits for the handlers to obey, and ends the process if they do not: their tasks start elsewhere."""
@@ -572,7 +556,7 @@ class Session:
             return
         left = len(self.having("running"))
         log.error("handlers go on without a lease; the process must end", extra={"worker": self.worker, "running": left})
-        self.config.exit_with(1)
+        self.of.exit_with(1)
         raise LeaseLost(f"{self.lost}, and {left} of {len(running)} handlers go on: end the process")
 
 
