@@ -11,7 +11,6 @@ import signal
 import threading
 import typing
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._client import Client, Lambda, Options, P
@@ -34,21 +33,13 @@ SLOTS_MAX = 100_000
 CLAIMS_AT_ONCE_MAX = 64  # pools of slots
 
 
-@dataclass(frozen=True)
-class Handling:
-    function: Handler
-    payload: Any  # its type
-    concurrency: int
-    processes: bool
-    settings: dict[str, Any]
-
-
 class Handled(Lambda[P]):
     """A lambda with its handler."""
 
-    def __init__(self, client: Client, name: str, defaults: Options, function: Handler) -> None:
+    def __init__(self, client: Client, name: str, defaults: Options, function: Handler, concurrency: int, processes: bool) -> None:
         super().__init__(client, name, defaults)
-        self.function = function
+        self.function, self.payload, self.concurrency, self.processes = function, payload_type(function), concurrency, processes
+        self.settings = {k: v for k, v in self.defaults.items() if k in ("max_attempts", "timeout", "backoff_min", "backoff_max")}
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, task: Task[P]) -> Any:
@@ -59,9 +50,9 @@ class Handled(Lambda[P]):
 class App(Client):
     """A client with handlers."""
 
-    def __init__(self, url: str = "http://127.0.0.1:7070", **options: Any) -> None:
+    def __init__(self, url: str | None = None, **options: Any) -> None:
         super().__init__(url, **options)
-        self._handlers: dict[str, Handling] = {}
+        self._handlers: dict[str, Handled[Any]] = {}
         self._middleware: list[Middleware] = []
         self._running: _Run | None = None
 
@@ -82,10 +73,8 @@ class App(Client):
                 raise Invalid(f"concurrency {concurrency}: want 1 or more, or 0 for the shared slots")
             if processes and inspect.iscoroutinefunction(function):
                 raise Invalid("processes=True wants a plain function, not an async one")
-            lambda_: Handled[P] = Handled(self, name, defaults, function)
-            settings = {k: v for k, v in lambda_.defaults.items() if k in ("max_attempts", "timeout", "backoff_min", "backoff_max")}
-            self._handlers[name] = Handling(function, payload_type(function), concurrency, processes, settings)
-            return lambda_
+            self._handlers[name] = handled = Handled[P](self, name, defaults, function, concurrency, processes)
+            return handled
 
         return register
 
@@ -145,7 +134,7 @@ class _Run:
 
     worker: Worker
 
-    def __init__(self, handlers: dict[str, Handling], middleware: list[Middleware], kill_after_s: float) -> None:
+    def __init__(self, handlers: dict[str, Handled[Any]], middleware: list[Middleware], kill_after_s: float) -> None:
         self._handlers, self._middleware = handlers, middleware
         self._loop, self._threads, self._processes = asyncio.get_running_loop(), Threads(), Processes(kill_after_s)
 
@@ -203,7 +192,7 @@ class _Run:
         except BaseException as e:
             return outcome_of(e)
 
-    async def _call(self, h: Handling, task: Task[Any]) -> Any:
+    async def _call(self, h: Handled[Any], task: Task[Any]) -> Any:
         if inspect.iscoroutinefunction(h.function):
             return await h.function(task)
         f = functools.partial(self._processes.run, h.function) if h.processes else h.function

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Union
 
@@ -92,21 +93,21 @@ class Item:
         return {"lambda": self.lambda_, **self.fields}
 
 
-def wire_options(options: Any) -> dict[str, Any]:
+_WRITES: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("delay", "timeout", "catch_up_within", "jitter"), duration),
+    **dict.fromkeys(("due", "start_before", "start", "end", "until", "expires"), instant),
+}
+
+
+def wire_options(options: Any, known: Any = Options) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in options.items():
-        if value is None:
-            continue
-        if name not in Options.__annotations__:
-            raise Invalid(f"option {name!r}: want one of {', '.join(Options.__annotations__)}")
-        if name == "backoff":
+        if name not in known.__annotations__:
+            raise Invalid(f"option {name!r}: want one of {', '.join(known.__annotations__)}")
+        if name == "backoff" and value is not None:
             fields["backoff_min"], fields["backoff_max"] = (duration(d) for d in value)
-        elif name in ("delay", "timeout"):
-            fields[name] = duration(value)
-        elif name in ("due", "start_before"):
-            fields[name] = instant(value)
-        else:
-            fields[name] = value
+        elif value is not None:
+            fields[name] = _WRITES.get(name, lambda v: v)(value)
     return fields
 
 
@@ -161,14 +162,15 @@ class _Try:
 class Client:
     """Schedules tasks, reads and changes them. One per process is enough; all event loops and threads may use it.
 
-    url has several servers of one store with commas between them.
+    url has several servers of one store with commas between them; without it, KINESIN_SERVER or http://127.0.0.1:7070.
     """
 
     def __init__(
-        self, url: str = "http://127.0.0.1:7070", *, token: str | None = None, token_file: str | None = None,
+        self, url: str | None = None, *, token: str | None = None, token_file: str | None = None,
         ca_file: str | None = None, client_certificate: tuple[str, str] | None = None,
         call_timeout: Duration = "10s", tries: int = 9,
     ) -> None:  # fmt: skip
+        url = url or os.environ.get("KINESIN_SERVER") or "http://127.0.0.1:7070"
         self.transport = Transport(url, token, token_file, ca_file, client_certificate, call_timeout, tries)
         self.chains, self.groups, self.crons = Chains(self.transport), Groups(self.transport), Crons(self.transport)
 
@@ -478,11 +480,7 @@ class Crons(_Part):
 
     @staticmethod
     def _settings(lambda_: str, schedule: str, payload: Any, options: Any) -> dict[str, Any]:
-        fields = {"lambda": lambda_, "schedule": schedule, **encode(payload)}
-        for name, value in options.items():
-            write = {"catch_up_within": duration, "jitter": duration, "start": instant, "end": instant}.get(name)
-            fields[name] = write(value) if write else value
-        return fields
+        return {"lambda": lambda_, "schedule": schedule, **encode(payload), **wire_options(options, CronOptions)}
 
     async def _cron(self, method: str, name: str, body: Any = None, verb: str = "") -> types.Cron:
         path = f"/crons/{quoted(name)}{verb}" if name else "/crons"

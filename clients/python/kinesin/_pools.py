@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import importlib
 import multiprocessing
 import os
@@ -20,39 +21,28 @@ class Threads:
     """A pool of daemon threads, as many as run at a time. A handler that never returns does not hold up the end of the process."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock, self._idle, self._all = threading.Lock(), 0, 0
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._idle, self._all = threading.Semaphore(0), 0
 
     def submit(self, f: Callable[[], Any]) -> Future[Any]:
+        """Runs a function, with the context variables of its caller. One thread calls submit."""
+        if not self._idle.acquire(blocking=False):
+            self._all += 1
+            threading.Thread(target=self._run, name="kinesin-handler", daemon=True).start()
         future: Future[Any] = Future()
-        context = contextvars.copy_context()
-
-        def job() -> None:
-            value, error = None, None
-            try:
-                value = context.run(f)
-            except BaseException as e:
-                error = e
-            with self._lock:
-                self._idle += 1  # before the future is done, so that what comes next takes this thread
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(value)
-
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                self._all += 1
-                threading.Thread(target=self._run, name="kinesin-handler", daemon=True).start()
-        self._jobs.put(job)
+        self._jobs.put((future, functools.partial(contextvars.copy_context().run, f)))
         return future
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
-            del job
+            future, f = job
+            try:
+                told = functools.partial(future.set_result, f())
+            except BaseException as e:
+                told = functools.partial(future.set_exception, e)
+            self._idle.release()  # before the future is done, so that what comes next takes this thread
+            told()
+            del job, future, f, told
 
     def close(self) -> None:
         for _ in range(self._all):

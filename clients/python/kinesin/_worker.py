@@ -388,10 +388,10 @@ class Session:
             a.state = "ended"
             self._forget(a)
             return
-        a.end({**final(outcome, a.stop.cause, a.claimed.timeout), "started": a.started.isoformat()})
-        self._report()
+        self._end(a, {**final(outcome, a.stop.cause, a.claimed.timeout), "started": a.started.isoformat()})
 
-    def _report(self) -> None:
+    def _end(self, a: Attempt, result: dict[str, Any]) -> None:
+        a.end(result)
         self.outbox.set()
         self.progress.set()
 
@@ -401,11 +401,6 @@ class Session:
         for pool in self.pools:
             pool.freed.set()
         self.progress.set()
-
-    def _withdraw(self, a: Attempt, outcome: str, why: str) -> None:
-        """Gives back an attempt that has not started."""
-        a.end({"outcome": outcome, "error": why})
-        self._report()
 
     async def _send_results(self) -> None:
         """Sends what has ended until it is acknowledged, one call at a time: what ends meanwhile goes with the next one."""
@@ -489,7 +484,7 @@ class Session:
     def _cancelled(self, claim: str) -> None:
         a = self.attempts.get(claim)
         if a is not None and a.state == "held":
-            self._withdraw(a, "cancelled", "")
+            self._end(a, {"outcome": "cancelled"})
         elif a is not None:
             self._stop(a, "cancelled")
 
@@ -526,7 +521,7 @@ class Session:
         """Takes nothing new, lets handlers go on for the grace, then tells them to stop, and abandons those that do not."""
         log.info("worker draining", extra={"worker": self.worker, "running": len(self.having("running"))})
         for a in self.having("held"):
-            self._withdraw(a, "released", "the worker is stopping")
+            self._end(a, {"outcome": "released", "error": "the worker is stopping"})
         if not await self._until(lambda: not self.having("running"), self.of.grace_s):
             for a in self.having("running"):
                 self._stop(a, "draining")
@@ -536,8 +531,7 @@ class Session:
         abandoned = self.having("running")
         for a in abandoned:
             why = "the handler did not stop when the worker did"
-            a.end({"outcome": "snoozed", "delay": ABANDONED_DELAY, "error": why, "started": a.started.isoformat()})
-            self._report()
+            self._end(a, {"outcome": "snoozed", "delay": ABANDONED_DELAY, "error": why, "started": a.started.isoformat()})
         if await self._until(lambda: not self.attempts, min(FLUSH_S, self.lease_s)):
             try:
                 await self.transport.once("POST", "/work/leave", {"worker": self.worker}, timeout_s=LEAVE_S)

@@ -83,11 +83,13 @@ class Lambda(Generic[P]):
     schedule_many = _blocks(_client.Lambda.schedule_many)
 
 
-class Chains:
-    """As kinesin.Chains."""
-
-    def __init__(self, of: _client.Chains) -> None:
+class _Part:
+    def __init__(self, of: Any) -> None:
         self._of = of
+
+
+class Chains(_Part):
+    """As kinesin.Chains."""
 
     get = _blocks(_client.Chains.get)
     cancel = _blocks(_client.Chains.cancel)
@@ -97,11 +99,8 @@ class Chains:
     extend = _blocks(_client.Chains.extend)
 
 
-class Groups:
+class Groups(_Part):
     """As kinesin.Groups."""
-
-    def __init__(self, of: _client.Groups) -> None:
-        self._of = of
 
     schedule = _blocks(_client.Groups.schedule)
     create = _blocks(_client.Groups.create)
@@ -112,11 +111,8 @@ class Groups:
     members = _each(_client.Groups.members)
 
 
-class Crons:
+class Crons(_Part):
     """As kinesin.Crons."""
-
-    def __init__(self, of: _client.Crons) -> None:
-        self._of = of
 
     create = _blocks(_client.Crons.create)
     update = _blocks(_client.Crons.update)
@@ -133,7 +129,7 @@ class Crons:
 class App:
     """As kinesin.App."""
 
-    def __init__(self, url: str = "http://127.0.0.1:7070", **options: Any) -> None:
+    def __init__(self, url: str | None = None, **options: Any) -> None:
         self._of = _app.App(url, **options)
         self.chains, self.groups, self.crons = Chains(self._of.chains), Groups(self._of.groups), Crons(self._of.crons)
         self.middleware, self.stop = self._of.middleware, self._of.stop

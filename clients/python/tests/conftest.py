@@ -15,6 +15,7 @@ import subprocess
 import kinesin
 import pytest
 
+pytest_plugins = ["kinesin._pytest"]
 PROGRAM = os.environ.get("KINESIN_BIN") or shutil.which("kinesin")
 _numbers = itertools.count(1)
 
