@@ -6,6 +6,7 @@ app.run() is their worker. Arguments are JSON. An exception is tried again with 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -25,7 +26,11 @@ class CeleryTask:
         self._function = function
 
         def handle(task: Task[Any]) -> Any:
-            return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
+            _close_old_connections()
+            try:
+                return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
+            finally:
+                _close_old_connections()
 
         self.name = (name or function.__name__).replace(".", "-")
         limits: Any = {"timeout": timedelta(seconds=time_limit)} if time_limit else {}
@@ -48,6 +53,11 @@ class CeleryTask:
             by = expires if isinstance(expires, datetime) else datetime.now(timezone.utc) + timedelta(seconds=expires)
             options["start_before"] = by
         return self._lambda.schedule({"args": args, "kwargs": kwargs or {}}, **options)
+
+
+def _close_old_connections() -> None:
+    if "django.db" in sys.modules:
+        sys.modules["django.db"].close_old_connections()
 
 
 def shared_task(

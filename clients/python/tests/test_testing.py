@@ -72,6 +72,9 @@ def test_what_the_worker_was_refused_is_said(kinesin_server):
         pass
 
 
-def test_a_time_that_is_past_is_refused(kinesin_server):
-    with pytest.raises(RuntimeError):
-        kinesin_server.advance(to=kinesin_server.now() - timedelta(hours=1))
+def test_time_moves_to_a_time(kinesin_server):
+    then = kinesin_server.now() + timedelta(days=1)
+    assert kinesin_server.advance(to=then) == then == kinesin_server.now()
+    for nonsense in ({"to": "tomorrow"}, {"by": "1 parsec"}):
+        with pytest.raises((RuntimeError, kinesin.Invalid)):
+            kinesin_server.advance(**nonsense)

@@ -1,0 +1,6 @@
+from django.db import models
+
+
+class Order(models.Model):
+    paid = models.BooleanField(default=False)
+    reminders = models.IntegerField(default=0)
