@@ -14,6 +14,7 @@ from typing import Any
 import kinesin
 
 SERVER, VIEW = os.environ["KINESIN_SERVER"], "id state failures due key priority tags result payload".split()
+ENDS = {"fail": RuntimeError, "fatal": kinesin.Fatal, "release": kinesin.Release}
 app = kinesin.App(SERVER)
 workers: dict[kinesin.App, asyncio.Task[None]] = {}
 
@@ -31,10 +32,6 @@ def item(args: dict[str, Any]) -> kinesin.Item:
     return app.lambda_(name).item(payload, **options).then(*map(item, then))
 
 
-def task_of(args: dict[str, Any]) -> Any:
-    return args["id"] if "id" in args else kinesin.ByKey(args["lambda"], args["key"])
-
-
 def view(task: kinesin.TaskInfo) -> dict[str, Any]:
     shown = {name: getattr(task, name) for name in VIEW if getattr(task, name) is not None}
     for name in ("result", "payload"):
@@ -44,6 +41,7 @@ def view(task: kinesin.TaskInfo) -> dict[str, Any]:
 
 
 async def run(do: str, args: dict[str, Any]) -> dict[str, Any]:
+    task = args.get("id") or kinesin.ByKey(args.get("lambda", ""), args.get("key", ""))
     match do:
         case "schedule":
             made = await app.schedule(item(args))
@@ -55,13 +53,13 @@ async def run(do: str, args: dict[str, Any]) -> dict[str, Any]:
                 results = e.results
             return {"tasks": [{"id": r.id} if isinstance(r, kinesin.Scheduled) else {"reason": r.reason} for r in results]}
         case "get":
-            return view(await app.get(task_of(args), payload=True))
+            return view(await app.get(task, payload=True))
         case "wait":
-            return view(await app.wait(task_of(args), args.get("timeout", "30s")))
+            return view(await app.wait(task, args.get("timeout", "30s")))
         case "cancel":
-            return {"state": (await app.cancel(task_of(args))).outcome}
+            return {"state": (await app.cancel(task)).outcome}
         case "reschedule":
-            return {"state": (await app.reschedule(task_of(args), delay=args.get("delay"), due=args.get("at"))).state}
+            return {"state": (await app.reschedule(task, delay=args.get("delay"), due=args.get("at"))).state}
         case "cron":
             await app.crons.create(args["name"], args["lambda"], args["schedule"], args.get("payload"))
         case "delete_cron":
@@ -91,33 +89,31 @@ async def run(do: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 async def handle(task: kinesin.Task[Any]) -> Any:
-    say({"event": "start", "task": task.id, "attempt": task.attempt, "at": time.time_ns() // 1_000_000})
-    how, script = "success", task.payload if isinstance(task.payload, dict) else {}
+    script, number, how = task.payload, str(task.attempt), "success"
+    event("start", task)
     try:
-        for step in script.get("attempts", {}).get(str(task.attempt), script.get("steps", [])):
+        if not isinstance(script, dict) or not script.keys() & {"steps", "attempts"}:
+            return script
+        for step in script.get("attempts", {}).get(number, script.get("steps", [])):
             if "sleep" in step:
-                number, unit = re.fullmatch(r"([\d.]+)(ms|s)", step["sleep"]).groups()
-                await asyncio.sleep(float(number) / {"ms": 1000, "s": 1}[unit])
+                value, unit = re.fullmatch(r"([\d.]+)(ms|s)", step["sleep"]).groups()
+                await asyncio.sleep(float(value) / {"ms": 1000, "s": 1}[unit])
             elif "until" in step:
                 await asyncio.Event().wait()
             else:
                 how = step["end"]
-                return end(step)
+                if how == "success":
+                    return step.get("result")
+                raise kinesin.Snooze(step["delay"]) if how == "snooze" else ENDS[how](step.get("error", ""))
     except asyncio.CancelledError:
         how = task.stopping
         raise
     finally:
-        say({"event": "end", "task": task.id, "attempt": task.attempt, "how": how})
+        event("end", task, how=how)
 
 
-def end(step: dict[str, Any]) -> Any:
-    match step["end"], step.get("error", ""):
-        case "success", _:
-            return step.get("result")
-        case "snooze", _:
-            raise kinesin.Snooze(step["delay"])
-        case how, error:
-            raise {"fatal": kinesin.Fatal, "release": kinesin.Release}.get(how, RuntimeError)(error)
+def event(name: str, task: kinesin.Task[Any], **more: str) -> None:
+    say({"event": name, "task": task.id, "attempt": task.attempt, "at": time.time_ns() // 1_000_000, **more})
 
 
 def logged(record: logging.LogRecord) -> bool:
