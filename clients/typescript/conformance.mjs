@@ -62,13 +62,13 @@ async function work({ lambdas, ...options }) {
   let registered;
   const ready = new Promise((resolve) => { registered = resolve; });
   const log = (level, message, fields) => {
-    if (message === "worker registered") { say({ event: "registered" }); registered(); }
     if (message.startsWith("lease lost")) say({ event: "lease_lost" });
     if (level !== "info") console.error(message, JSON.stringify(fields));
   };
+  const onRegister = () => { say({ event: "registered" }); registered(); };
   const own = new Kinesin(server, { log });
   for (const lambda of lambdas) own.handler(lambda, handle);
-  const ended = own.run({ ...options, signal: end.signal, handleSignals: false });
+  const ended = own.run({ ...options, signal: end.signal, onRegister, handleSignals: false });
   worker = { end, ended };
   await Promise.race([ready, ended]);
   return {};
@@ -82,13 +82,13 @@ async function stop() {
   return {};
 }
 
-/** Runs the script of a payload, and says how it ended. */
-async function handle(task, signal) {
-  const { id, attempt, payload } = task;
+/** Runs the script of a payload, and says how it ended. A payload that is no script is the result. */
+async function handle({ id, attempt, payload }, signal) {
   say({ event: "start", task: id, attempt, at: Date.now() });
   let how = "success";
   try {
-    for (const step of payload?.attempts?.[attempt] ?? payload?.steps ?? []) {
+    if (!payload?.steps && !payload?.attempts) return payload;
+    for (const step of payload.attempts?.[attempt] ?? payload.steps ?? []) {
       if (step.sleep) await pause(millis(step.sleep), undefined, { signal });
       if (step.until) await new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", resolve)));
       signal.throwIfAborted();
@@ -104,7 +104,7 @@ async function handle(task, signal) {
     }
     throw error;
   } finally {
-    say({ event: "end", task: id, attempt, how });
+    say({ event: "end", task: id, attempt, at: Date.now(), how });
   }
 }
 

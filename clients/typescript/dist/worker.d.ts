@@ -53,6 +53,8 @@ export interface RunOptions {
     version?: string;
     /** Stops the worker, as SIGTERM and SIGINT do. */
     signal?: AbortSignal;
+    /** Called when the worker has registered, also again after a lost lease. */
+    onRegister?: () => void;
     /** Whether SIGTERM and SIGINT drain the worker; a second one ends the process. True when not set. */
     handleSignals?: boolean;
     /** Ends the process when the lease is lost and handlers do not return; process.exit when not set. */

@@ -132,6 +132,7 @@ class Session {
     async run(stop) {
         this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
         this.#startHeartbeats();
+        this.options.onRegister?.();
         const loops = this.pools.map((pool) => this.#claim(pool));
         try {
             await Promise.race([aborted(stop), aborted(this.#gone.signal)]);

@@ -62,6 +62,8 @@ export interface RunOptions {
   version?: string;
   /** Stops the worker, as SIGTERM and SIGINT do. */
   signal?: AbortSignal;
+  /** Called when the worker has registered, also again after a lost lease. */
+  onRegister?: () => void;
   /** Whether SIGTERM and SIGINT drain the worker; a second one ends the process. True when not set. */
   handleSignals?: boolean;
   /** Ends the process when the lease is lost and handlers do not return; process.exit when not set. */
@@ -177,6 +179,7 @@ class Session {
   async run(stop: AbortSignal): Promise<boolean> {
     this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
     this.#startHeartbeats();
+    this.options.onRegister?.();
     const loops = this.pools.map((pool) => this.#claim(pool));
     try {
       await Promise.race([aborted(stop), aborted(this.#gone.signal)]);

@@ -7,6 +7,7 @@ import { type AddressInfo, createServer as createNetServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
 import { Kinesin, type Options, type RunOptions } from "kinesin";
 
 export class Server {
@@ -122,6 +123,15 @@ export function work(t: TestContext, app: Kinesin, options: RunOptions = {}) {
   const stop = async () => { end.abort(); await ended; };
   t.after(() => stop().catch(() => {}));
   return { stop, ended };
+}
+
+/** Compiles files below clients/typescript, as a user does. */
+export async function compile(...args: string[]): Promise<void> {
+  const tsc = fileURLToPath(new URL("../node_modules/typescript/bin/tsc", import.meta.url));
+  const flags = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--types", "node"];
+  const run = spawn(process.execPath, [tsc, ...flags, ...args], { stdio: "inherit" });
+  const [code] = await once(run, "exit");
+  if (code !== 0) throw new Error(`tsc ${args.join(" ")} failed`);
 }
 
 export function deferred<T = void>() {

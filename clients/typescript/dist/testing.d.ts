@@ -1,0 +1,17 @@
+import { type ChildProcess } from "node:child_process";
+import { Kinesin, type RunOptions } from "./index.js";
+/** Starts a server of its own for a test: $KINESIN_BIN, the package for this platform, or kinesin from the PATH. */
+export declare function testServer(): Promise<TestServer>;
+/** A server whose time moves only in `advance`. */
+export declare class TestServer {
+    #private;
+    readonly url: string;
+    readonly program: ChildProcess;
+    /** Runs the handlers of an app until the server is closed. Returns when the worker has registered, for which one of its lambdas has to exist. */
+    work(app: Kinesin, options?: Omit<RunOptions, "signal" | "handleSignals">): Promise<void>;
+    /** Moves time by a duration such as "30d", or to a time; returns the new time when all that fell due has run and ended. */
+    advance(time: string | Date): Promise<Date>;
+    now(): Promise<Date>;
+    /** Stops the workers, then the server. Fails as a worker did. */
+    close(): Promise<void>;
+}

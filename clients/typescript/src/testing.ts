@@ -1,0 +1,63 @@
+// A server in memory, in virtual time: a test of 30 days takes milliseconds.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { binary, platformPackage } from "./binary.js";
+import { Kinesin, type RunOptions } from "./index.js";
+
+/** Starts a server of its own for a test: $KINESIN_BIN, the package for this platform, or kinesin from the PATH. */
+export async function testServer(): Promise<TestServer> {
+  const program = spawn(binary() ?? "kinesin", ["test-server"], { stdio: ["pipe", "pipe", "inherit"] });
+  const ended = once(program, "exit").then(
+    ([code, signal]) => { throw new Error(`kinesin test-server ended with ${signal ?? `code ${code}`}`); },
+    (cause) => { throw new Error(`kinesin test-server does not run: install ${platformPackage}, or set KINESIN_BIN`, { cause }); },
+  );
+  const [line] = (await Promise.race([once(createInterface({ input: program.stdout }), "line"), ended])) as [string];
+  ended.catch(() => {});
+  return new TestServer((JSON.parse(line) as { url: string }).url, program);
+}
+
+/** A server whose time moves only in `advance`. */
+export class TestServer {
+  readonly #calls: Kinesin;
+  readonly #end = new AbortController();
+  readonly #workers: Promise<void>[] = [];
+
+  /** @internal */
+  constructor(readonly url: string, readonly program: ChildProcess) {
+    this.#calls = new Kinesin(url, { tries: 1 });
+  }
+
+  /** Runs the handlers of an app until the server is closed. Returns when the worker has registered, for which one of its lambdas has to exist. */
+  async work(app: Kinesin, options: Omit<RunOptions, "signal" | "handleSignals"> = {}): Promise<void> {
+    let running = Promise.resolve();
+    const registered = new Promise<void>((resolve) => {
+      running = app.run({ grace: "0s", killAfter: "1s", ...options, signal: this.#end.signal, handleSignals: false, onRegister: resolve });
+    });
+    this.#workers.push(running);
+    await Promise.race([registered, running]);
+  }
+
+  /** Moves time by a duration such as "30d", or to a time; returns the new time when all that fell due has run and ended. */
+  async advance(time: string | Date): Promise<Date> {
+    const body = time instanceof Date ? { to: time } : { by: time };
+    return new Date((await this.#calls.call<{ now: string }>("POST", "/test/advance", body, { timeoutMs: advanceMs })).now);
+  }
+
+  async now(): Promise<Date> {
+    return new Date((await this.#calls.call<{ now: string }>("GET", "/test/now")).now);
+  }
+
+  /** Stops the workers, then the server. Fails as a worker did. */
+  async close(): Promise<void> {
+    this.#end.abort();
+    const workers = await Promise.allSettled(this.#workers);
+    if (this.program.exitCode === null && this.program.signalCode === null) {
+      this.program.stdin!.end();
+      await once(this.program, "exit");
+    }
+    for (const one of workers) if (one.status === "rejected") throw one.reason;
+  }
+}
+
+const advanceMs = 60_000; // real time, in which handlers have to end
