@@ -44,13 +44,14 @@ KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
 CRON := ./test/cron
 OPENAPI := ./test/openapi
+CONFORMANCE := ./test/conformance
 # On clusters of processes a machine that stands still for seconds looks like an outage. There a test that failed is run once more, alone,
 # and is listed at the end whatever comes of it. Never so where loss and repetition are what is looked for: crash, faults, awsfaults.
 TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(chart|crash|dist|faults|awsfaults|e2e|kube|terraform|cron|openapi|rules)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(chart|crash|dist|faults|awsfaults|e2e|kube|terraform|cron|openapi|conformance|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
 QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
@@ -142,8 +143,8 @@ test/cover: ## coverage by package, profile in bin/cover.out
 test/mutants: ## breaks the code in hundreds of ways, each of which a test has to notice (MUTANTS='-shard 1/4', '-only lease', '-check')
 	go run ./test/cmd/mutants $(MUTANTS)
 
-.PHONY: test/conformance
-test/conformance: ## only the store and queue suites, on every driver
+.PHONY: test/drivers
+test/drivers: ## only the store and queue suites, on every driver
 	$(WITH_AWS_LOCAL) go test -count=1 -run Conformance ./store/... ./queue/...
 
 .PHONY: test/crash
@@ -214,6 +215,10 @@ test/clients: build ## the clients in Python and TypeScript (clients), against t
 	@if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' && command -v npm >/dev/null; then \
 		cd clients/typescript && npm install --no-package-lock --silent && KINESIN_BIN=$(abspath bin/kinesin) npm test && git diff --exit-code --stat dist; \
 	else echo 'clients/typescript left out: it needs Node 20 with npm' >&2; fi
+
+.PHONY: test/conformance
+test/conformance: ## the clients in Go, Python and TypeScript play the same scenarios (clients/conformance), faults included
+	go test -count=1 -timeout 10m $(CONFORMANCE)
 
 .PHONY: arch
 arch: ## who may import whom, and pages of docs against the code
@@ -365,6 +370,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/aws/faults LONG=
 	$(MAKE) test/openapi LONG=
 	$(MAKE) test/clients
+	$(MAKE) test/conformance
 	$(MAKE) -j 2 test/cron test/protocol LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/crash KILLS=5

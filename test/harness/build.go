@@ -50,6 +50,9 @@ var buildBench = sync.OnceValue(func() error { return compile("cmd/kinesin-bench
 // buildShift compiles the program that sets the clocks of others, which is not there for every machine.
 var buildShift = sync.OnceValue(func() error { return compile("test/cmd/clockshift") })
 
+// buildAdapter compiles the program by which the conformance suite drives the Go SDK.
+var buildAdapter = sync.OnceValue(func() error { return compile("test/conformance/adapter") })
+
 func compile(packages ...string) error {
 	args := []string{"build", "-o", binDir + string(os.PathSeparator)}
 	for _, name := range packages {
@@ -97,3 +100,6 @@ func Bench(tb testing.TB, env []string, args ...string) Result {
 
 // Clockshift is the path of the program that runs others with a wrong clock.
 func Clockshift(tb testing.TB) string { tb.Helper(); return program(tb, "clockshift", buildShift) }
+
+// Adapter is the path of the program by which the conformance suite drives the Go SDK.
+func Adapter(tb testing.TB) string { tb.Helper(); return program(tb, "adapter", buildAdapter) }
