@@ -108,6 +108,16 @@ func shift(pid int, offset time.Duration) (word uintptr, err error) {
 	if _, err := unix.PtracePokeText(pid, base+uintptr(at), text); err != nil {
 		return 0, fmt.Errorf("change clock_gettime: %w", err)
 	}
+	other, size, err := function(image, "__vdso_gettimeofday")
+	if err != nil {
+		return 0, err
+	}
+	if text = gettimeofday(other, at); uint64(len(text)) > size {
+		return 0, fmt.Errorf("the kernel's gettimeofday has %d bytes, and %d are to take their place", size, len(text))
+	}
+	if _, err := unix.PtracePokeText(pid, base+uintptr(other), text); err != nil {
+		return 0, fmt.Errorf("change gettimeofday: %w", err)
+	}
 	return base + uintptr(at+wordAt), nil
 }
 
@@ -195,6 +205,26 @@ func clockGettime(at uint64, offset time.Duration) (text []byte, word uint64) {
 	}
 	text = append(text, make([]byte, word-codeBytes)...)
 	return binary.LittleEndian.AppendUint64(text, uint64(offset)), word
+}
+
+// gettimeofday is the machine code of the older call, which Node makes: that of clockGettime, which leaves rsi alone, with
+// microseconds in place of nanoseconds.
+func gettimeofday(at, clockGettime uint64) []byte {
+	const callEnd = 10
+	text := []byte{
+		0x48, 0x89, 0xfe, // mov rsi, rdi
+		0x31, 0xff, // xor edi, edi (CLOCK_REALTIME)
+		0xe8, 0, 0, 0, 0, // call clockGettime
+		0x48, 0x8b, 0x46, 0x08, // mov rax, [rsi+8]
+		0x48, 0x99, // cqo
+		0xb9, 0xe8, 0x03, 0x00, 0x00, // mov ecx, 1000
+		0x48, 0xf7, 0xf9, // idiv rcx
+		0x48, 0x89, 0x46, 0x08, // mov [rsi+8], rax
+		0x31, 0xc0, // xor eax, eax
+		0xc3, // ret
+	}
+	binary.LittleEndian.PutUint32(text[callEnd-4:], uint32(clockGettime-at-callEnd))
+	return text
 }
 
 // follow sets the clock of the program again and again, to the offset that a file says, until the program has
