@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,7 +105,7 @@ type stage struct {
 	server   *harness.Server
 	proxy    *proxy
 	clients  map[string]*client
-	answers  object                   // by the name that a call has
+	answers  object                   // by the names that calls give them
 	later    map[string]<-chan answer // of calls that go on
 	due      map[string]int64         // Unix ms before which no task may start, by id
 }
@@ -128,10 +127,9 @@ func play(t *testing.T, l language, s scenario) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if response.StatusCode >= http.StatusBadRequest {
-			t.Fatalf("lambda: %s", body)
+		if response.StatusCode != http.StatusCreated {
+			t.Fatalf("lambda %s: %s", lambda, response.Status)
 		}
 	}
 	for i, raw := range s.Steps {
@@ -142,133 +140,119 @@ func play(t *testing.T, l language, s scenario) {
 	g.proxy.set("pass")
 	var ends sync.WaitGroup
 	for _, c := range g.clients {
-		ends.Go(func() { c.end(t) })
+		ends.Go(c.end)
 	}
 	ends.Wait()
 	g.judge()
 }
 
-// client is the adapter of that name, which is started at first. The first one, a, has the proxy before it.
+// client is the adapter of that name, which is started at first. Client a has the proxy before it.
 func (g *stage) client(name string) *client {
 	name = cmp.Or(name, "a")
 	if g.clients[name] == nil {
-		at := g.server.URL
+		addr := g.server.Addr
 		if name == "a" {
-			at = g.proxy.url
+			addr = g.proxy.addr
 		}
-		g.clients[name] = startClient(g.t, g.language, name, at, g.clocks[name])
+		g.clients[name] = startClient(g.t, g.language, name, "http://"+addr, g.clocks[name])
 	}
 	return g.clients[name]
 }
 
+// step does a step; one that looks for something does so until it is there, or its time is over.
 func (g *stage) step(raw json.RawMessage) error {
 	s, err := parse(raw, 0, g.answers)
 	if err != nil {
 		return err
 	}
 	within := cmp.Or(time.Duration(s.Within), withinDefault)
-	switch {
-	case s.Call != "":
-		return g.calls(raw, s.Repeat, within)
-	case s.Answer != "":
-		return g.answer(s, s.Answer, g.later[s.Answer])
-	case s.Events != nil:
-		return g.client(s.On).await(s.Events, within)
-	case s.Never != nil:
-		for _, c := range g.clients {
-			for _, e := range c.all() {
-				if fits(s.Never, e.fields) {
-					return fmt.Errorf("client %s: %v", c.name, e.fields)
-				}
+	for deadline := time.Now().Add(within); ; time.Sleep(lookEvery) {
+		switch {
+		case s.Call != "":
+			err = g.calls(raw, max(1, s.Repeat))
+		case s.Answer != "":
+			err = g.answer(s, s.Answer, g.later[s.Answer])
+		case s.Events != nil:
+			err = g.client(s.On).await(s.Events, within)
+		case s.Never != nil:
+			err = g.never(s.Never)
+		case s.Fault != "":
+			err = g.fault(s)
+		case s.Pause > 0:
+			time.Sleep(time.Duration(s.Pause))
+		case s.Tasks != nil:
+			_, body := g.server.Fetch("/v1/tasks/count?exact=true&where=" + url.QueryEscape(`lambda!=""`))
+			if !strings.Contains(body, fmt.Sprintf(`{"count":%d,`, *s.Tasks)) {
+				err = fmt.Errorf("the server counts %s, not %d", body, *s.Tasks)
 			}
+		case s.Most > 0:
+			if most := g.client(s.On).most(); most != s.Most {
+				err = fmt.Errorf("%d handlers ran at once, not %d", most, s.Most)
+			}
+		default:
+			err = errors.New("it has none of call, answer, events, never, fault, pause, tasks and most")
 		}
-	case s.Fault != "":
-		return g.fault(s)
-	case s.Pause > 0:
-		time.Sleep(time.Duration(s.Pause))
-	case s.Tasks != nil:
-		return g.count(*s.Tasks, within)
-	case s.Most != nil:
-		if most := mostAtOnce(g.client(s.On).all()); most != *s.Most {
-			return fmt.Errorf("%d handlers ran at once, not %d", most, *s.Most)
+		if err == nil || !s.Until || time.Now().After(deadline) {
+			return err
+		}
+		err = nil
+	}
+}
+
+// calls makes a call, or a number of them at once.
+func (g *stage) calls(raw json.RawMessage, repeat int) error {
+	steps, began, answers := make([]step, repeat), make([]time.Time, repeat), make([]<-chan answer, repeat)
+	for i := range repeat {
+		s, err := parse(raw, i, g.answers)
+		if err != nil {
+			return err
+		}
+		steps[i], began[i] = s, time.Now()
+		if answers[i], err = g.client(s.On).call(s.Call, s.Args); err != nil {
+			return err
+		}
+	}
+	for i, s := range steps {
+		if s.Later {
+			g.later[s.As] = answers[i]
+			continue
+		}
+		if err := g.answer(s, s.As, answers[i]); err != nil {
+			return err
+		}
+		answered, _ := g.answers[s.As].(object)
+		if id, isText := cmp.Or(answered["id"], s.Args["id"]).(string); isText && strings.HasSuffix(s.Call, "schedule") {
+			text, _ := s.Args["delay"].(string)
+			delay, _ := time.ParseDuration(text) // none: now
+			g.due[id] = began[i].Add(delay).UnixMilli()
 		}
 	}
 	return nil
-}
-
-// calls makes a call, or a number of them at once, or one again and again until the answer is as expected.
-func (g *stage) calls(raw json.RawMessage, repeat int, within time.Duration) error {
-	type made struct {
-		step
-		began  time.Time
-		answer <-chan answer
-	}
-	deadline := time.Now().Add(within)
-	for {
-		var all []made
-		for i := range max(1, repeat) {
-			s, err := parse(raw, i, g.answers)
-			if err != nil {
-				return err
-			}
-			began := time.Now()
-			waiting, err := g.client(s.On).call(s.Call, s.Args)
-			if err != nil {
-				return err
-			}
-			all = append(all, made{step: s, began: began, answer: waiting})
-		}
-		var err error
-		for _, m := range all {
-			if m.Later {
-				g.later[m.As] = m.answer
-				continue
-			}
-			if err = g.answer(m.step, m.As, m.answer); err != nil {
-				break
-			}
-			g.dueAfter(m.step, m.began)
-		}
-		if err == nil || !all[0].Until || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(lookEvery)
-	}
 }
 
 // answer waits for the answer of a call, compares it, and keeps it under a name.
 func (g *stage) answer(s step, name string, waiting <-chan answer) error {
-	var got answer
 	select {
-	case got = <-waiting:
+	case got := <-waiting:
+		if got.Error.Reason != s.Error || !fits(s.Expect, got.OK) || got.OK == nil && s.Error == "" {
+			return fmt.Errorf("the answer is %+v", got)
+		}
+		g.answers[name] = got.OK
+		return nil
 	case <-time.After(answerMax):
 		return fmt.Errorf("no answer within %v", answerMax)
 	}
-	reason := ""
-	if got.Error != nil {
-		reason = got.Error.Reason
-	}
-	switch {
-	case reason != s.Error:
-		return fmt.Errorf("refused as %q, want %q: %+v", reason, s.Error, got.Error)
-	case !fits(s.Expect, got.OK):
-		return fmt.Errorf("the answer is %v, want %v", got.OK, s.Expect)
-	}
-	if name != "" {
-		g.answers[name] = got.OK
-	}
-	return nil
 }
 
-// dueAfter notes before when a task may not start that a call scheduled or moved.
-func (g *stage) dueAfter(s step, began time.Time) {
-	answered, _ := g.answers[s.As].(object)
-	id, _ := cmp.Or(answered["id"], s.Args["id"]).(string)
-	text, _ := s.Args["delay"].(string)
-	if s.Call == "schedule" || s.Call == "reschedule" {
-		delay, _ := time.ParseDuration(text) // none: now
-		g.due[id] = began.Add(delay).UnixMilli()
+func (g *stage) never(unwanted object) error {
+	for _, c := range g.clients {
+		for _, e := range c.all() {
+			if fits(unwanted, e.fields) {
+				return fmt.Errorf("there is%v", e)
+			}
+		}
 	}
+	return nil
 }
 
 func (g *stage) fault(s step) error {
@@ -282,82 +266,41 @@ func (g *stage) fault(s step) error {
 	case "continue client":
 		g.client(s.On).process.Signal(syscall.SIGCONT)
 	default:
-		if !slices.Contains(strings.Fields(proxyFaults), s.Fault) {
-			return fmt.Errorf("no fault %q; there are: kill server, start server, stop client, continue client, %s", s.Fault, proxyFaults)
+		if !slices.Contains(proxyFaults, s.Fault) {
+			return fmt.Errorf("there are kill server, start server, stop client, continue client and %v", proxyFaults)
 		}
 		g.proxy.set(s.Fault)
 	}
 	return nil
 }
 
-// count waits until the server has so many tasks, ended ones included.
-func (g *stage) count(want int, within time.Duration) error {
-	deadline := time.Now().Add(within)
-	for {
-		_, body := g.server.Fetch("/v1/tasks/count?exact=true&where=" + url.QueryEscape(`lambda!=""`))
-		var got struct {
-			Count json.Number `json:"count"`
-		}
-		if err := json.Unmarshal([]byte(body), &got); err != nil {
-			return fmt.Errorf("%s: %w", body, err)
-		}
-		if got.Count.String() == strconv.Itoa(want) {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("there are %s tasks, not %d", got.Count, want)
-		}
-		time.Sleep(lookEvery)
-	}
-}
-
-func mostAtOnce(events []event) (most int) {
-	runs := 0
-	for _, e := range events {
-		switch e.name {
-		case "start":
-			runs++
-		case "end":
-			runs--
-		}
-		most = max(most, runs)
-	}
-	return most
-}
-
-// judge is what holds in every scenario: an attempt runs once, from its due time on, and to an end; the next one has a
-// higher number and starts after that end, unless the attempt had been taken away.
+// judge is what holds in every scenario: each attempt has one start, not before its task is due, and one end; the next one
+// has a higher number and starts after that end, unless the attempt had been taken away.
 func (g *stage) judge() {
 	g.t.Helper()
 	byTask := map[string][]event{}
 	for _, c := range g.clients {
 		for _, e := range c.all() {
-			if e.task != "" {
-				byTask[e.task] = append(byTask[e.task], e)
+			if e.Task != "" {
+				byTask[e.Task] = append(byTask[e.Task], e)
 			}
 		}
 	}
-	taken := []string{"lease_lost", "fenced"}
 	for id, events := range byTask {
 		slices.SortStableFunc(events, func(a, b event) int {
-			return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(b.name, a.name)) // the start first
+			return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(b.Name, a.Name)) // the start first
 		})
-		var free int64 // since when the attempt before has ended
-		for i, e := range events {
-			isEnd := i%2 == 1
+		free := g.due[id] // when the next attempt may start
+		for attempt := range slices.Chunk(events, 2) {
+			start, end := attempt[0], attempt[len(attempt)-1]
 			switch {
-			case isEnd != (e.name == "end") || isEnd && (e.attempt != events[i-1].attempt || e.client != events[i-1].client):
-				g.t.Fatalf("task %s: not one start and one end of each attempt:%s", id, listed(events))
-			case !isEnd && e.attempt == 1 && e.at < g.due[id]:
-				g.t.Errorf("task %s started %d ms before it was due", id, g.due[id]-e.at)
-			case !isEnd && e.at < free:
-				g.t.Errorf("task %s ran twice at a time:%s", id, listed(events))
-			case isEnd && !slices.Contains(taken, e.how):
-				free = e.at
+			case start.Name != "start" || end.Name != "end" || start.Attempt != end.Attempt || start.client != end.client:
+				g.t.Errorf("task %s: not one start and one end of each attempt:%v", id, events)
+			case start.At < free:
+				g.t.Errorf("task %s started %d ms before it was due, or the attempt before had ended:%v", id, free-start.At, events)
+			case end.How != "lease_lost" && end.How != "fenced":
+				free = end.At
 			}
-		}
-		if len(events)%2 != 0 {
-			g.t.Errorf("task %s: its last attempt has no end:%s", id, listed(events))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -9,16 +8,15 @@ import (
 )
 
 const (
-	slowBy      = 3 * time.Second
-	tornBytes   = 20   // of an answer before its connection is reset
-	chunksMax   = 1000 // that wait in a direction of a connection
-	chunkBytes  = 32 << 10
-	proxyFaults = "pass hold slow swallow tear reset"
+	slowBy     = 3 * time.Second
+	burst      = 50 * time.Millisecond // what follows an answer so soon is no later than it
+	tornBytes  = 20                    // of an answer before its connection is reset
+	chunkBytes = 32 << 10
 )
 
-// A proxy stands between a client and the server, and does them harm. The zero fault, pass, does none.
+// A proxy stands between a client and the server, and does them harm by one of proxyFaults.
 type proxy struct {
-	url, target string
+	addr, target string
 
 	mu      sync.Mutex
 	fault   string
@@ -26,10 +24,12 @@ type proxy struct {
 	links   map[*link]bool
 }
 
+var proxyFaults = []string{"pass", "hold", "slow", "swallow", "tear", "reset"}
+
 // A link is a connection of the client and the one to the server that belongs to it.
 type link struct {
-	client, server net.Conn
-	dead           bool // half-open: whatever is said gets lost from now on. Guarded by the proxy's lock
+	client, server *net.TCPConn
+	dead           bool // half-open: what is said from now on gets lost. Guarded by the proxy's lock
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -38,7 +38,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{url: "http://" + listener.Addr().String(), target: target, fault: "pass", changed: make(chan struct{}), links: map[*link]bool{}}
+	p := &proxy{addr: listener.Addr().String(), target: target, fault: "pass", changed: make(chan struct{}), links: map[*link]bool{}}
 	var pumps sync.WaitGroup
 	pumps.Go(func() {
 		for {
@@ -46,17 +46,17 @@ func newProxy(t *testing.T, target string) *proxy {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				reset(client)
+			server, err := net.Dial("tcp", p.target)
+			if err != nil { // the server is down
+				_ = client.Close()
 				continue
 			}
-			l := &link{client: client, server: server}
+			l := &link{client: client.(*net.TCPConn), server: server.(*net.TCPConn)} //nolint:errcheck // as asked for
 			p.mu.Lock()
 			p.links[l], l.dead = true, p.fault == "swallow"
 			p.mu.Unlock()
-			pumps.Go(func() { p.carry(l, client, server, false) })
-			pumps.Go(func() { p.carry(l, server, client, true) })
+			pumps.Go(func() { p.carry(l, l.client, l.server, false) })
+			pumps.Go(func() { p.carry(l, l.server, l.client, true) })
 		}
 	})
 	t.Cleanup(func() {
@@ -67,8 +67,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-// set changes what happens to all connections. Reset ends those that are there, and tear the next one that hears
-// something; then all is well.
+// set changes what happens to all connections. Reset ends those that are there; then all is well.
 func (p *proxy) set(fault string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,78 +86,56 @@ func (p *proxy) set(fault string) {
 	p.changed = make(chan struct{})
 }
 
+// reset ends both connections without a goodbye.
 func (l *link) reset() {
-	reset(l.client)
-	reset(l.server)
-}
-
-// reset ends a connection without a goodbye.
-func reset(c net.Conn) {
-	if tcp, is := c.(*net.TCPConn); is {
-		_ = tcp.SetLinger(0)
+	for _, c := range []*net.TCPConn{l.client, l.server} {
+		_ = c.SetLinger(0)
+		_ = c.Close()
 	}
-	_ = c.Close()
-}
-
-// chunk is what was said at a time.
-type chunk struct {
-	bytes []byte
-	at    time.Time
 }
 
 // carry takes what one side says to the other, until either is gone.
-func (p *proxy) carry(l *link, from, to net.Conn, answers bool) {
-	said := make(chan chunk, chunksMax)
-	var heard sync.WaitGroup
-	heard.Go(func() {
-		for c := range said {
-			if !p.pass(l, to, c, answers) {
-				l.reset()
-			}
+func (p *proxy) carry(l *link, from, to *net.TCPConn, answers bool) {
+	var passed time.Time
+	for said := make([]byte, chunkBytes); ; passed = time.Now() {
+		n, err := from.Read(said)
+		fault, dead := p.meets(l, answers)
+		switch {
+		case dead && err == nil:
+			continue
+		case dead: // neither side hears that the other is gone
+			return
+		case fault == "slow" && time.Since(passed) > burst:
+			time.Sleep(slowBy)
+		case fault == "tear":
+			_, _ = to.Write(said[:min(tornBytes, n/2)])
+			n = 0
 		}
-	})
-	for {
-		bytes := make([]byte, chunkBytes)
-		n, err := from.Read(bytes)
-		if n > 0 {
-			said <- chunk{bytes: bytes[:n], at: time.Now()}
+		if err == nil && n > 0 {
+			_, err = to.Write(said[:n])
 		}
-		if err != nil {
-			break
+		if err != nil || n == 0 {
+			l.reset()
+			return
 		}
-	}
-	close(said)
-	heard.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !l.dead { // a half-open connection tells neither side that the other is gone
-		l.reset()
-		delete(p.links, l)
 	}
 }
 
-// pass hands on what was said, as the fault has it, and reports whether the connection is to go on.
-func (p *proxy) pass(l *link, to net.Conn, c chunk, answers bool) bool {
-	for {
-		p.mu.Lock()
-		fault, changed, dead := p.fault, p.changed, l.dead
-		if fault == "tear" && answers && !dead {
-			p.fault = "pass"
-		}
+// meets returns the fault that something said meets, once it is not held any more. One answer is torn.
+func (p *proxy) meets(l *link, answers bool) (fault string, dead bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for answers && p.fault == "hold" {
+		changed := p.changed
 		p.mu.Unlock()
-		switch {
-		case dead:
-			return true
-		case fault == "hold" && answers:
-			<-changed
-			continue
-		case fault == "tear" && answers:
-			_, _ = to.Write(c.bytes[:min(tornBytes, len(c.bytes)-1)])
-			return false
-		case fault == "slow" && answers:
-			time.Sleep(time.Until(c.at.Add(slowBy)))
-		}
-		_, err := to.Write(c.bytes)
-		return err == nil || errors.Is(err, net.ErrClosed)
+		<-changed
+		p.mu.Lock()
 	}
+	if !answers || l.dead {
+		return "pass", l.dead
+	}
+	if fault = p.fault; fault == "tear" {
+		p.fault = "pass"
+	}
+	return fault, false
 }
