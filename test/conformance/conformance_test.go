@@ -298,6 +298,8 @@ func (g *stage) judge() {
 				g.t.Errorf("task %s: not one start and one end of each attempt:%v", id, events)
 			case start.At < free:
 				g.t.Errorf("task %s started %d ms before it was due, or the attempt before had ended:%v", id, free-start.At, events)
+			case end.At > time.Now().UnixMilli():
+				g.t.Errorf("task %s ended in the future, so the clock of client %s is not the one it was given", id, end.client)
 			case end.How != "lease_lost" && end.How != "fenced":
 				free = end.At
 			}
