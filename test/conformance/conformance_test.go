@@ -107,7 +107,6 @@ type stage struct {
 	clients  map[string]*client
 	answers  object                   // by the names that calls give them
 	later    map[string]<-chan answer // of calls that go on
-	due      map[string]int64         // Unix ms before which no task may start, by id
 }
 
 func play(t *testing.T, l language, s scenario) {
@@ -120,7 +119,7 @@ func play(t *testing.T, l language, s scenario) {
 	server := harness.StartServer(t, harness.ServerOptions{})
 	g := &stage{
 		t: t, language: l, clocks: s.Clocks, server: server, proxy: newProxy(t, server.Addr), clients: map[string]*client{},
-		answers: object{}, later: map[string]<-chan answer{}, due: map[string]int64{},
+		answers: object{}, later: map[string]<-chan answer{},
 	}
 	for _, lambda := range s.Lambdas {
 		response, err := http.Post(server.URL+"/v1/lambdas", "application/json", bytes.NewReader(lambda))
@@ -201,30 +200,22 @@ func (g *stage) step(raw json.RawMessage) error {
 
 // calls makes a call, or a number of them at once.
 func (g *stage) calls(raw json.RawMessage, repeat int) error {
-	steps, began, answers := make([]step, repeat), make([]time.Time, repeat), make([]<-chan answer, repeat)
+	steps, answers := make([]step, repeat), make([]<-chan answer, repeat)
 	for i := range repeat {
 		s, err := parse(raw, i, g.answers)
 		if err != nil {
 			return err
 		}
-		steps[i], began[i] = s, time.Now()
 		if answers[i], err = g.client(s.On).call(s.Call, s.Args); err != nil {
 			return err
 		}
+		steps[i] = s
 	}
 	for i, s := range steps {
 		if s.Later {
 			g.later[s.As] = answers[i]
-			continue
-		}
-		if err := g.answer(s, s.As, answers[i]); err != nil {
+		} else if err := g.answer(s, s.As, answers[i]); err != nil {
 			return err
-		}
-		answered, _ := g.answers[s.As].(object)
-		if id, isText := cmp.Or(answered["id"], s.Args["id"]).(string); isText && strings.HasSuffix(s.Call, "schedule") {
-			text, _ := s.Args["delay"].(string)
-			delay, _ := time.ParseDuration(text) // none: now
-			g.due[id] = began[i].Add(delay).UnixMilli()
 		}
 	}
 	return nil
@@ -290,7 +281,13 @@ func (g *stage) judge() {
 		slices.SortStableFunc(events, func(a, b event) int {
 			return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(b.Name, a.Name)) // the start first
 		})
-		free := g.due[id] // when the next attempt may start
+		var task struct {
+			Due time.Time `json:"due"`
+		}
+		if _, body := g.server.Fetch("/v1/tasks/" + id); json.Unmarshal([]byte(body), &task) != nil || task.Due.IsZero() {
+			g.t.Errorf("task %s: the server says %s", id, body)
+		}
+		free := task.Due.UnixMilli() // when the next attempt may start
 		for attempt := range slices.Chunk(events, 2) {
 			start, end := attempt[0], attempt[len(attempt)-1]
 			switch {
