@@ -21,13 +21,7 @@ import (
 const lineBytesMax = 1 << 20
 
 func main() {
-	client, err := sdk.NewClient(os.Getenv("KINESIN_SERVER"))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	a := &adapter{client: client, admin: admin.New(client)}
-	if err := a.run(); err != nil {
+	if err := run(os.Getenv("KINESIN_SERVER")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -36,10 +30,11 @@ func main() {
 type adapter struct {
 	client *sdk.Client
 	admin  *admin.Client
-
-	mu   sync.Mutex // of standard output, and of stop
-	stop func()     // ends the worker and returns once it has drained; nil: there is none
+	stop   func() error // ends the worker and returns once it has drained
+	mu     sync.Mutex   // of standard output
 }
+
+func noWorker() error { return nil }
 
 type object = map[string]any
 
@@ -50,7 +45,12 @@ type command struct {
 }
 
 // run does commands, many at a time, until standard input ends. Then it drains.
-func (a *adapter) run() error {
+func run(server string) error {
+	client, err := sdk.NewClient(server)
+	if err != nil {
+		return err
+	}
+	a := &adapter{client: client, admin: admin.New(client), stop: noWorker}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, lineBytesMax)
 	var commands sync.WaitGroup
@@ -60,26 +60,21 @@ func (a *adapter) run() error {
 			return fmt.Errorf("command %q: %w", lines.Text(), err)
 		}
 		commands.Go(func() {
-			ok, err := a.do(context.Background(), c.Do, c.Args)
-			if err != nil {
+			if ok, err := a.do(context.Background(), c.Do, c.Args); err != nil {
 				a.write(object{"n": c.N, "error": object{"reason": reason(err), "message": err.Error()}})
-				return
+			} else {
+				a.write(object{"n": c.N, "ok": ok})
 			}
-			a.write(object{"n": c.N, "ok": ok})
 		})
 	}
 	commands.Wait()
-	a.end()
-	return lines.Err()
+	return errors.Join(lines.Err(), a.stop())
 }
 
 func (a *adapter) write(line object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	_ = json.NewEncoder(os.Stdout).Encode(line)
 }
 
 // reasons are the words of docs/reference/errors.md.
@@ -203,8 +198,7 @@ func (a *adapter) do(ctx context.Context, what string, of args) (any, error) {
 	case "work":
 		return object{}, a.work(of)
 	case "stop":
-		a.end()
-		return object{}, nil
+		return object{}, a.stop()
 	}
 	return nil, fmt.Errorf("%w command %q", sdk.ErrInvalid, what)
 }

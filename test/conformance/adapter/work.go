@@ -4,42 +4,42 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
 	"strconv"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// work runs a worker until end, and returns once it is registered. Who supervises a worker starts it again after a lost
-// lease: here that is the loop.
+// work begins a worker that a.stop ends, and returns once it is registered. Whoever supervises a worker starts it again
+// after a lost lease: here that is the loop.
 func (a *adapter) work(of args) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	var once sync.Once
-	registered, ended, held := make(chan struct{}), make(chan error, 1), ""
+	registered, ended, held := make(chan struct{}, 1), make(chan error, 1), ""
 	hooks := sdk.Hooks{
 		LeaseHeld: func(worker string, _ time.Duration) {
-			if worker != held {
-				held = worker
-				once.Do(func() { close(registered) })
-				a.write(object{"event": "registered"})
+			if worker == held {
+				return // it was a heartbeat
+			}
+			held = worker
+			a.write(object{"event": "registered"})
+			select {
+			case registered <- struct{}{}:
+			default:
 			}
 		},
 		LeaseLost: func(int) { a.write(object{"event": "lease_lost"}) },
 	}
+	options := []sdk.WorkerOption{sdk.Slots(of.Slots), sdk.Observe(hooks)}
+	if of.Lease > 0 {
+		options = append(options, sdk.Lease(time.Duration(of.Lease)))
+	}
+	if of.Grace > 0 {
+		options = append(options, sdk.Grace(time.Duration(of.Grace)))
+	}
 	go func() {
 		err := sdk.ErrLeaseLost
 		for errors.Is(err, sdk.ErrLeaseLost) {
-			options := []sdk.WorkerOption{sdk.Slots(of.Slots), sdk.Observe(hooks)}
-			if of.Lease > 0 {
-				options = append(options, sdk.Lease(time.Duration(of.Lease)))
-			}
-			if of.Grace > 0 {
-				options = append(options, sdk.Grace(time.Duration(of.Grace)))
-			}
 			w := sdk.NewWorker(a.client, options...)
 			for _, lambda := range of.Lambdas {
 				w.Register(lambda, a.handle)
@@ -48,32 +48,18 @@ func (a *adapter) work(of args) error {
 		}
 		ended <- err
 	}()
-	a.mu.Lock()
-	a.stop = func() {
+	a.stop = func() error {
+		a.stop = noWorker
 		cancel()
-		if err := <-ended; err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		return <-ended
 	}
-	a.mu.Unlock()
 	select {
 	case <-registered:
 		return nil
 	case err := <-ended:
-		ended <- err
+		a.stop = noWorker
+		cancel()
 		return err
-	}
-}
-
-// end ends the worker, if there is one.
-func (a *adapter) end() {
-	a.mu.Lock()
-	stop := a.stop
-	a.stop = nil
-	a.mu.Unlock()
-	if stop != nil {
-		stop()
 	}
 }
 
@@ -83,9 +69,9 @@ type script struct {
 	Attempts map[string][]step `json:"attempts"` // in place of steps, for the attempt with that number
 }
 
+// step without a field is one that waits until the attempt has to stop.
 type step struct {
 	Sleep  duration        `json:"sleep"`
-	Until  string          `json:"until"`
 	End    string          `json:"end"`
 	Result json.RawMessage `json:"result"`
 	Error  string          `json:"error"`
@@ -119,13 +105,13 @@ func (s script) run(ctx context.Context, t *sdk.Task[[]byte]) (how string, err e
 		steps = s.Steps
 	}
 	for _, one := range steps {
-		var slept <-chan time.Time
-		if one.Sleep > 0 {
-			slept = time.After(time.Duration(one.Sleep))
-		}
-		if one.Sleep > 0 || one.Until != "" {
+		if one.End == "" {
+			var over <-chan time.Time // never, without a sleep
+			if one.Sleep > 0 {
+				over = time.After(time.Duration(one.Sleep))
+			}
 			select {
-			case <-slept:
+			case <-over:
 			case <-ctx.Done():
 				return cause(context.Cause(ctx)), context.Cause(ctx)
 			}
