@@ -168,11 +168,9 @@ class _Run:
             outcome = handler.result()
         except BaseException as e:  # it was cancelled, maybe before it began
             outcome = {"outcome": "retriable_failure", "error": "" if isinstance(e, asyncio.CancelledError) else type(e).__name__}
-        assert a.session is not None
         self.worker.call(a.session.handled, a, outcome)
 
     async def _handle(self, a: Attempt) -> dict[str, Any]:
-        assert a.session is not None
         if a.stop.cause or a.session.lost:
             raise asyncio.CancelledError
         h = self._handlers[a.claimed.lambda_]

@@ -55,13 +55,14 @@ class Processes:
     def __init__(self, kill_after_s: float) -> None:
         self._spawn = multiprocessing.get_context("spawn")
         self._idle: list[tuple[Any, Any]] = []
-        self._lock, self._kill_after_s = threading.Lock(), kill_after_s
+        self._kill_after_s = kill_after_s
 
     def run(self, function: Callable[..., Any], task: Task[Any]) -> Any:
         """Runs a handler in a process, called in a thread."""
-        with self._lock:
-            one: tuple[Any, Any] = self._idle.pop() if self._idle else (None, None)
-        process, pipe = one
+        try:
+            process, pipe = self._idle.pop()
+        except IndexError:
+            process, pipe = None, None
         if process is None or not process.is_alive():
             pipe, child = self._spawn.Pipe()
             process = self._spawn.Process(target=_child, args=(child,), daemon=True)
@@ -82,8 +83,7 @@ class Processes:
         if task.stopping:  # it may get a signal yet
             pipe.close()
         else:
-            with self._lock:
-                self._idle.append((process, pipe))
+            self._idle.append((process, pipe))
         task.following.extend(following)
         if error is not None:
             raise error
@@ -97,10 +97,8 @@ class Processes:
                 process.kill()
 
     def close(self) -> None:
-        with self._lock:
-            for _, pipe in self._idle:
-                pipe.close()
-            self._idle.clear()
+        while self._idle:
+            self._idle.pop()[1].close()
 
 
 class HandlerFailed(Exception):

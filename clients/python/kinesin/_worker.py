@@ -44,8 +44,8 @@ FINAL_REFUSALS = (Invalid, Unsupported, Unauthenticated, PermissionDenied)
 class Attempt:
     """An attempt that this worker has. Only the thread of the worker changes its state."""
 
-    def __init__(self, fields: dict[str, Any], group: Pool) -> None:
-        self.fields = fields
+    def __init__(self, fields: dict[str, Any], group: Pool, session: Session) -> None:
+        self.fields, self.session = fields, session
         self.claimed = show(types.Claimed, {k: v for k, v in fields.items() if not k.startswith("payload")})
         self.claim: str = fields["claim"]
         self.group, self.state, self.dropped, self.stop = group, "held", False, Stop()
@@ -53,7 +53,6 @@ class Attempt:
         self.started, self.has_slot = utc(), True
         self.timer: asyncio.TimerHandle | None = None
         self.handler: asyncio.Task[dict[str, Any]] | None = None
-        self.session: Session | None = None
         group.busy += 1
 
     def end(self, result: dict[str, Any]) -> None:
@@ -358,13 +357,9 @@ class Session:
                 await asyncio.sleep(EMPTY_PAUSE_S)
 
     def _take(self, fields: dict[str, Any], pool: Pool) -> None:
-        if fields["claim"] in self.attempts:
-            return
-        a = Attempt(fields, pool)
-        a.session = self
-        self.attempts[a.claim] = a
-        hold_s = seconds(a.claimed.hold) if a.claimed.hold else 0.0
-        a.timer = self.of.loop.call_later(hold_s, self._start, a)
+        if fields["claim"] not in self.attempts:
+            a = self.attempts[fields["claim"]] = Attempt(fields, pool, self)
+            a.timer = self.of.loop.call_later(seconds(a.claimed.hold or "0s"), self._start, a)
 
     def _start(self, a: Attempt) -> None:
         if a.state != "held" or not self.holds():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -18,52 +18,39 @@ from ._task import Task
 app = plain.App()  # at KINESIN_SERVER
 
 
-class CeleryTask:
-    """A function that can also be called later. With bind=True its first argument is the kinesin.Task."""
-
-    def __init__(self, function: Callable[..., Any], name: str | None, bind: bool, max_retries: int, time_limit: float | None) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-
-        def handle(task: Task[Any]) -> Any:
-            _close_old_connections()
-            try:
-                return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
-            finally:
-                _close_old_connections()
-
-        self.name = (name or function.__name__).replace(".", "-")
-        limits: Any = {"timeout": timedelta(seconds=time_limit)} if time_limit else {}
-        self._lambda = app.handler(self.name, max_attempts=max_retries + 1, **limits)(handle)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-    def delay(self, *args: Any, **kwargs: Any) -> types.Scheduled:
-        return self.apply_async(args, kwargs)
+def shared_task(function: Any = None, *, name: str = "", bind: bool = False, max_retries: int = 3) -> Any:
+    """Gives a function delay and apply_async. With bind=True its first argument is the kinesin.Task."""
+    if function is None:
+        return functools.partial(shared_task, name=name, bind=bind, max_retries=max_retries)
+    handled = app.handler((name or function.__name__).replace(".", "-"), max_attempts=max_retries + 1)(_handler(function, bind))
 
     def apply_async(
-        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, countdown: float = 0, eta: datetime | None = None,
+        args: Any = (), kwargs: Any = None, *, countdown: float = 0, eta: datetime | None = None,
         expires: float | datetime | None = None, task_id: str | None = None,
     ) -> types.Scheduled:  # fmt: skip
         """Schedules a call at eta, or countdown seconds from now. task_id is the key; expires is a time, or seconds from now."""
-        options: Any = {"key": task_id} if task_id else {}
-        options.update({"due": eta} if eta else {"delay": timedelta(seconds=countdown)})
-        if expires is not None:
-            by = expires if isinstance(expires, datetime) else datetime.now(timezone.utc) + timedelta(seconds=expires)
-            options["start_before"] = by
-        return self._lambda.schedule({"args": args, "kwargs": kwargs or {}}, **options)
+        if expires is not None and not isinstance(expires, datetime):
+            expires = datetime.now(timezone.utc) + timedelta(seconds=expires)
+        when = {"due": eta} if eta else {"delay": timedelta(seconds=countdown)}
+        options: Any = {"key": task_id, "start_before": expires, **when}
+        return handled.schedule({"args": args, "kwargs": kwargs or {}}, **options)
+
+    function.apply_async, function.delay = apply_async, lambda *args, **kwargs: apply_async(args, kwargs)
+    return function
+
+
+def _handler(function: Callable[..., Any], bind: bool) -> Callable[[Task[Any]], Any]:
+    def handle(task: Task[Any]) -> Any:
+        _close_old_connections()
+        try:
+            return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
+        finally:
+            _close_old_connections()
+
+    return handle
 
 
 def _close_old_connections() -> None:
+    """Does for Django's connections what it does around a request."""
     if "django.db" in sys.modules:
         sys.modules["django.db"].close_old_connections()
-
-
-def shared_task(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, bind: bool = False, max_retries: int = 3,
-    time_limit: float | None = None,
-) -> Any:  # fmt: skip
-    """Makes a function a task: with or without options, as Celery's."""
-    make = functools.partial(CeleryTask, name=name, bind=bind, max_retries=max_retries, time_limit=time_limit)
-    return make if function is None else make(function)

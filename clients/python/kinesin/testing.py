@@ -45,7 +45,7 @@ def program() -> str:
 
 
 class Server:
-    """A server with its data in memory, whose time stands still. With async, advance, now and worker are async, too."""
+    """A server with its data in memory, whose time stands still. With async, advance and worker are async, too."""
 
     url: str
 
@@ -66,15 +66,14 @@ class Server:
 
     def advance(self, by: Duration = "0s", *, to: Time | None = None) -> datetime:
         """Lets time pass, and returns the time when all that was due by then has been run. Without arguments no time passes."""
-        answer = self._calls.post("/advance", json={"by": duration(by)} if to is None else {"to": instant(to)})
-        return self._time(answer)
+        return self._time("POST", "/advance", {"by": duration(by)} if to is None else {"to": instant(to)})
 
     def now(self) -> datetime:
         """Returns the server's time."""
-        return self._time(self._calls.get("/now"))
+        return self._time("GET", "/now")
 
-    @staticmethod
-    def _time(answer: httpx.Response) -> datetime:
+    def _time(self, method: str, path: str, body: Any = None) -> datetime:
+        answer = self._calls.request(method, path, json=body)
         if answer.is_error:
             raise RuntimeError(answer.text)
         return parse_time(answer.json()["now"])
@@ -100,15 +99,11 @@ class AsyncServer:
     """What async with Server() gives."""
 
     def __init__(self, of: Server) -> None:
-        self._of, self.url = of, of.url
+        self._of, self.url, self.now = of, of.url, of.now
 
     async def advance(self, by: Duration = "0s", *, to: Time | None = None) -> datetime:
         """As Server.advance."""
         return await asyncio.to_thread(self._of.advance, by, to=to)
-
-    async def now(self) -> datetime:
-        """As Server.now."""
-        return await asyncio.to_thread(self._of.now)
 
     def worker(self, app: App, **options: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """As Server.worker; the handlers run in the event loop of the test."""
