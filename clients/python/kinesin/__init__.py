@@ -1,14 +1,6 @@
 """Client and workers of Kinesin, a durable scheduler of delayed tasks.
 
-    app = kinesin.App("http://127.0.0.1:7070")
-
-    @app.handler("send-reminder", max_attempts=8)
-    async def send(task: kinesin.Task[Reminder]) -> None: ...
-
-    await send.schedule(Reminder(user=42), delay="30d", key="reminder-42")
-    await app.run(slots=100)
-
-kinesin.plain has the same without async.
+App is where to begin; plain has the same without async, testing has virtual time, celery has Celery's calls.
 """
 
 from . import plain

@@ -22,6 +22,9 @@ class Stop:
         self.cause = self.cause or cause
         self.event.set()
 
+    def __reduce__(self) -> tuple[type[Stop], tuple[()]]:
+        return Stop, ()  # in another process it is another one
+
 
 @dataclass
 class Task(Generic[P]):
@@ -67,12 +70,6 @@ class Task(Generic[P]):
     def wait_stopping(self, seconds: float) -> bool:
         """Waits so long in a thread, or until the handler has to stop, and reports whether it has to."""
         return self._stop.event.wait(seconds)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_stop"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _stop=Stop())
 
 
 def task_of(claimed: types.Claimed, payload: Any, started: datetime, stop: Stop) -> Task[Any]:

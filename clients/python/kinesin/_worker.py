@@ -17,7 +17,7 @@ from typing import Any
 from . import _types as types
 from ._errors import (
     Abandoned, Error, Fatal, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TooLarge, Unauthenticated,
-    Unavailable, UnknownLambda, Unsupported,
+    Unavailable, Unsupported,
 )  # fmt: skip
 from ._pools import HandlerFailed
 from ._task import Stop
@@ -189,16 +189,10 @@ class Worker:
                     return
                 losses = losses + 1 if now_s() - session.begun < session.lease_s else 1
                 log.warning("lease lost (%s); registering again", session.lost, extra={"worker": session.worker})
-                await self.pause(pause_s(losses, 0.05, 2))
+                await self.until_stop(asyncio.sleep(pause_s(losses, 0.05, 2)))
                 lost = session
         finally:
             await self.transport.close()
-
-    async def pause(self, wait_s: float) -> None:
-        try:
-            await asyncio.wait_for(self.stopping.wait(), wait_s)
-        except asyncio.TimeoutError:
-            pass
 
     async def until_stop(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Returns the result of a call, or None if the worker is told to stop meanwhile."""
@@ -213,7 +207,7 @@ class Worker:
 
     async def _register(self, lost: Session | None) -> Session | None:
         """Opens a lease, and gives up the lost one. It tries until a server answers and one of the lambdas exists."""
-        failures, unknown = 0, 0
+        failures = 0
         body: dict[str, Any] = {"name": self.name, "groups": [{"lambdas": names, "slots": slots} for names, slots in self.groups]}
         body.update({"version": self.version} if self.version else {}, **({"lease": duration(self.lease)} if self.lease else {}))
         if lost is not None and lost.proof:
@@ -227,11 +221,6 @@ class Worker:
                     raise
                 log.error("results of the lost lease dropped: %s", e.detail)
                 body["previous"]["results"] = []
-            except UnknownLambda as e:
-                unknown += 1
-                if unknown == 1:
-                    log.warning("a lambda of this worker does not exist yet; waiting until it is created: %s", e.detail)
-                await self.pause(pause_s(unknown, 0.25, 5))
             except Error as e:
                 failures += 1
                 await self.until_stop(again("register", e, failures))
