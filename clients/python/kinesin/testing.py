@@ -26,6 +26,7 @@ import httpx
 
 from . import plain
 from ._app import App
+from ._errors import refusal
 from ._wire import Duration, Time, duration, instant, parse_time
 
 ADVANCE_MAX_S = 60.0  # of real time, for all that runs meanwhile
@@ -75,7 +76,7 @@ class Server:
     def _time(self, method: str, path: str, body: Any = None) -> datetime:
         answer = self._calls.request(method, path, json=body)
         if answer.is_error:
-            raise RuntimeError(answer.text)
+            raise refusal(answer.status_code, answer.json())
         return parse_time(answer.json()["now"])
 
     @contextlib.contextmanager
