@@ -97,6 +97,8 @@ export declare class Kinesin {
     handler<P = unknown>(lambda: string, ...rest: [Handler<P>] | [TaskOptions & HandlerOptions, Handler<P>]): Lambda<P>;
     /** Returns a lambda to schedule tasks of, which this process does not handle. */
     lambda<P = unknown>(name: string, defaults?: TaskOptions): Lambda<P>;
+    /** Creates the lambdas of the handlers; one that exists stays as it is. */
+    ensure(): Promise<void>;
     /** Wraps every handler. */
     use(...middleware: Middleware[]): this;
     /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */

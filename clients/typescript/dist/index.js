@@ -14,7 +14,10 @@ export class Kinesin {
     /** The URL may name several servers over one store, with commas between them. */
     constructor(url, options = {}) {
         this.options = options;
-        this.servers = new Servers(Servers.parse(url), options.token, options.tries ?? 9, options.callTimeoutMs ?? 10_000);
+        this.setServer(url);
+    }
+    /** @internal */ setServer(url) {
+        this.servers = new Servers(Servers.parse(url), this.options.token, this.options.tries ?? 9, this.options.callTimeoutMs ?? 10_000);
     }
     /** Sets the handler of a lambda's tasks. The options are those of every task that is scheduled through it. */
     handler(lambda, ...rest) {
@@ -22,12 +25,18 @@ export class Kinesin {
         const { concurrency, ...defaults } = (rest.length > 1 ? rest[0] : {});
         if (this.registrations.has(lambda))
             throw new TypeError(`lambda ${lambda} has a handler already`);
-        this.registrations.set(lambda, { handle, concurrency });
-        return this.lambda(lambda, defaults);
+        const made = this.lambda(lambda, defaults);
+        this.registrations.set(lambda, { handle, concurrency, ensure: () => made.ensure() });
+        return made;
     }
     /** Returns a lambda to schedule tasks of, which this process does not handle. */
     lambda(name, defaults = {}) {
         return new Lambda(this, name, defaults);
+    }
+    /** Creates the lambdas of the handlers; one that exists stays as it is. */
+    async ensure() {
+        for (const registration of this.registrations.values())
+            await registration.ensure();
     }
     /** Wraps every handler. */
     use(...middleware) {

@@ -7,8 +7,8 @@ export declare class TestServer {
     #private;
     readonly url: string;
     readonly program: ChildProcess;
-    /** Runs the handlers of an app until the server is closed. Returns when the worker has registered, for which one of its lambdas has to exist. */
-    work(app: Kinesin, options?: Omit<RunOptions, "signal" | "handleSignals">): Promise<void>;
+    /** Points an app at this server, creates the lambdas of its handlers, and runs them until the server is closed. Returns when the worker has registered. */
+    work(app: Kinesin, options?: Omit<RunOptions, "signal" | "handleSignals" | "onRegister">): Promise<void>;
     /** Moves time by a duration such as "30d", or to a time; returns the new time when all that fell due has run and ended. */
     advance(time: string | Date): Promise<Date>;
     now(): Promise<Date>;

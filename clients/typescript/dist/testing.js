@@ -25,8 +25,10 @@ export class TestServer {
         this.program = program;
         this.#calls = new Kinesin(url, { tries: 1 });
     }
-    /** Runs the handlers of an app until the server is closed. Returns when the worker has registered, for which one of its lambdas has to exist. */
+    /** Points an app at this server, creates the lambdas of its handlers, and runs them until the server is closed. Returns when the worker has registered. */
     async work(app, options = {}) {
+        app.setServer(this.url);
+        await app.ensure();
         let running = Promise.resolve();
         const registered = new Promise((resolve) => {
             running = app.run({ grace: "0s", killAfter: "1s", ...options, signal: this.#end.signal, handleSignals: false, onRegister: resolve });

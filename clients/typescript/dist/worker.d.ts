@@ -38,6 +38,7 @@ export interface HandlerOptions {
 export interface Registration {
     handle: Handler<unknown>;
     concurrency: number | undefined;
+    ensure: () => Promise<unknown>;
 }
 export interface RunOptions {
     /** How many tasks run at a time, of all lambdas together that have no concurrency of their own; 100 when not set. */

@@ -43,13 +43,17 @@ export class Kinesin {
   readonly groups = groupsOf(this);
   readonly crons = cronsOf(this);
   readonly lambdas = lambdasOf(this);
-  /** @internal */ readonly servers: Servers;
+  /** @internal */ servers!: Servers;
   /** @internal */ readonly registrations = new Map<string, Registration>();
   /** @internal */ readonly middleware: Middleware[] = [];
 
   /** The URL may name several servers over one store, with commas between them. */
   constructor(url: string, readonly options: Options = {}) {
-    this.servers = new Servers(Servers.parse(url), options.token, options.tries ?? 9, options.callTimeoutMs ?? 10_000);
+    this.setServer(url);
+  }
+
+  /** @internal */ setServer(url: string): void {
+    this.servers = new Servers(Servers.parse(url), this.options.token, this.options.tries ?? 9, this.options.callTimeoutMs ?? 10_000);
   }
 
   /** Sets the handler of a lambda's tasks. The options are those of every task that is scheduled through it. */
@@ -57,13 +61,19 @@ export class Kinesin {
     const handle = rest[rest.length - 1] as Handler<unknown>;
     const { concurrency, ...defaults } = (rest.length > 1 ? rest[0] : {}) as TaskOptions & HandlerOptions;
     if (this.registrations.has(lambda)) throw new TypeError(`lambda ${lambda} has a handler already`);
-    this.registrations.set(lambda, { handle, concurrency });
-    return this.lambda(lambda, defaults);
+    const made = this.lambda<P>(lambda, defaults);
+    this.registrations.set(lambda, { handle, concurrency, ensure: () => made.ensure() });
+    return made;
   }
 
   /** Returns a lambda to schedule tasks of, which this process does not handle. */
   lambda<P = unknown>(name: string, defaults: TaskOptions = {}): Lambda<P> {
     return new Lambda<P>(this, name, defaults);
+  }
+
+  /** Creates the lambdas of the handlers; one that exists stays as it is. */
+  async ensure(): Promise<void> {
+    for (const registration of this.registrations.values()) await registration.ensure();
   }
 
   /** Wraps every handler. */

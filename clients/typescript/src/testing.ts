@@ -28,8 +28,10 @@ export class TestServer {
     this.#calls = new Kinesin(url, { tries: 1 });
   }
 
-  /** Runs the handlers of an app until the server is closed. Returns when the worker has registered, for which one of its lambdas has to exist. */
-  async work(app: Kinesin, options: Omit<RunOptions, "signal" | "handleSignals"> = {}): Promise<void> {
+  /** Points an app at this server, creates the lambdas of its handlers, and runs them until the server is closed. Returns when the worker has registered. */
+  async work(app: Kinesin, options: Omit<RunOptions, "signal" | "handleSignals" | "onRegister"> = {}): Promise<void> {
+    app.setServer(this.url);
+    await app.ensure();
     let running = Promise.resolve();
     const registered = new Promise<void>((resolve) => {
       running = app.run({ grace: "0s", killAfter: "1s", ...options, signal: this.#end.signal, handleSignals: false, onRegister: resolve });

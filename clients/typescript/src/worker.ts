@@ -46,7 +46,7 @@ export interface HandlerOptions {
   /** Slots of the lambda's own, which tasks of other lambdas cannot take. */
   concurrency?: number;
 }
-export interface Registration { handle: Handler<unknown>; concurrency: number | undefined }
+export interface Registration { handle: Handler<unknown>; concurrency: number | undefined; ensure: () => Promise<unknown> }
 
 export interface RunOptions {
   /** How many tasks run at a time, of all lambdas together that have no concurrency of their own; 100 when not set. */

@@ -11,14 +11,13 @@ const log = () => {};
 async function serverOf(t: TestContext) {
   const server = await testServer();
   t.after(() => server.close());
-  return { server, app: new Kinesin(server.url, { log }) };
+  return { server, app: new Kinesin("http://127.0.0.1:7070", { log }) };
 }
 
 test("a reminder in 30 days", async (t) => {
   const { server, app } = await serverOf(t);
   const sent: number[] = [];
   const send = app.handler<number>("send", (task) => void sent.push(task.payload));
-  await send.ensure();
   await server.work(app);
   const begun = await server.now();
   const { id } = await send.schedule(42, { delay: "30d" });
@@ -39,7 +38,6 @@ test("retries, with their pauses", async (t) => {
     if (starts.length === 1) throw new Snooze("1d");
     throw new Error("no stamps");
   });
-  await lambda.ensure();
   await server.work(app);
   const { id } = await lambda.schedule(1);
   await server.advance("2d");
@@ -50,10 +48,9 @@ test("retries, with their pauses", async (t) => {
 test("a cron, every day of a month", async (t) => {
   const { server, app } = await serverOf(t);
   const nominal: (string | undefined)[] = [];
-  const lambda = app.handler("digest", (task) => void nominal.push(task.occurrence?.nominal));
-  await lambda.ensure();
-  await app.crons.create({ name: "daily", lambda: "digest", schedule: "0 9 * * *", zone: "Europe/Berlin" });
+  app.handler("digest", (task) => void nominal.push(task.occurrence?.nominal));
   await server.work(app);
+  await app.crons.create({ name: "daily", lambda: "digest", schedule: "0 9 * * *", zone: "Europe/Berlin" });
   await server.advance(new Date((await server.now()).getTime() + 30 * 86_400_000));
   assert.equal(nominal.length, 30);
   assert.deepEqual(nominal, [...nominal].sort());
