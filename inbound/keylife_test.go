@@ -288,6 +288,32 @@ func TestARepeatedRejectIsADuplicate(t *testing.T) {
 	})
 }
 
+// A call that comes again with its request id answers with its task, and changes nothing, whatever became of the
+// task since. Without the id it is another call.
+func TestACallThatComesAgainIsTheSame(t *testing.T) {
+	for _, onConflict := range []string{"keep", "replace", "reject"} {
+		for name, since := range map[string]func(f *fixture, id string){
+			"scheduled": func(*fixture, string) {},
+			"updated":   func(f *fixture, id string) { f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte("other")}) },
+			"claimed": func(f *fixture, id string) {
+				f.move(id, task.Event{Kind: task.Enqueue})
+				f.claim(id)
+			},
+			"ended": func(f *fixture, id string) { f.endAs(id, task.Success) },
+		} {
+			run(t, func(f *fixture) {
+				item := with(keyedIn(time.Hour, "one", onConflict), func(i *item) { i.RequestId = uuid7(1) })
+				id := f.accept(item)
+				since(f, id)
+				before := f.row(id)
+				if r := f.schedule(item)[0]; r.Problem != nil || r.Id != id || !r.Duplicate || r.Replaced || f.row(id).Seq != before.Seq {
+					t.Errorf("%s, and %s meanwhile: %v, want the task as it is", onConflict, name, r)
+				}
+			})
+		}
+	}
+}
+
 // Nor is a call whose first write was not answered, whatever became of its task since.
 func TestAScheduleWhoseAnswerIsLostIsDone(t *testing.T) {
 	for _, onConflict := range []string{"keep", "replace", "reject"} {

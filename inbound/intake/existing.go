@@ -75,11 +75,11 @@ func (b *Batch) isHeld(c *Incoming, have *task.Task) bool {
 	return have.HoldsKey(b.Now, c.Lambda.PolicyFor(have))
 }
 
-// isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
-// that is the task of this try too, which may come first or last: a caller that was not answered tries again,
-// and what it gave up may still be under way when the task has ended.
-func isOfRequest(ended *task.Task, request task.ID) bool {
-	return !request.IsZero() && ended.Request == request
+// isOfRequest reports whether a task was made, or replaced last, by another try of the same call. Then that is
+// the task of this try too, which may come first or last: a caller that was not answered tries again, and what
+// it gave up may still be under way when the task has ended.
+func isOfRequest(have *task.Task, request task.ID) bool {
+	return !request.IsZero() && have.Request == request
 }
 
 // use answers with the task that exists already, if it is the same as the one that was asked for, or if the
@@ -92,6 +92,8 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 		c.Err = errForeignKey(c.Task.Key)
 	case b.isOwn(c, have):
 		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
+	case isOfRequest(have, c.Task.Request):
+		c.Err = nil
 	case !b.isHeld(c, have):
 		c.Err = ErrKeyMoves
 	case c.Item.OnConflict == ConflictReplace:
