@@ -45,6 +45,13 @@ func (s *session) current() *stream {
 	return s.stream
 }
 
+// saidWhatItHolds reports whether the worker has named here what it holds, on its stream or with a claim.
+func (s *session) saidWhatItHolds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream != nil || s.named != nil
+}
+
 // pollAgain ends the Receive calls under way, so that all slot groups choose their queues again. Call with mu
 // held.
 func (s *session) pollAgain() {

@@ -40,6 +40,7 @@ type session struct {
 	suspect       suspectState
 	suspectsAfter task.Instant             // no blamed task is taken before, by clock.Steady
 	polled        map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
+	named         map[attempt]bool         // those that the worker named when it last claimed again; nil: it never did
 
 	running  map[task.ID]uint32 // attempts that are known to run, and whose cancel nobody requested
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
@@ -168,7 +169,7 @@ type workList struct {
 	mu       sync.Mutex
 	messages []queue.Message        // of tasks that are enqueued in the store
 	notices  map[string]notice      // by worker
-	claims   map[string][]task.Task // by worker; they wait until its stream is open
+	claims   map[string][]task.Task // by worker; they wait until it has said what it holds
 	pending  bool                   // there is something to do at nextRound
 	at       task.Instant           // when the next round begins, by clock.Steady
 	failures int                    // rounds in a row in which something failed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -130,6 +131,9 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	if wait < 0 || wait > ClaimWaitMax {
 		return nil, invalid("wait %v: want 0 to %v", wait, ClaimWaitMax)
 	}
+	if n := len(r.GetRunning()); n > HeldMax {
+		return nil, invalid("running %d attempts: want at most %d", n, HeldMax)
+	}
 	missing, err := s.checkLambdas(ctx, r.GetLambdas())
 	if err == nil {
 		err = allMissing(missing, len(r.GetLambdas()))
@@ -147,11 +151,35 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	if err := s.requireLease(ctx, sess); err != nil {
 		return nil, err
 	}
+	if r.GetAgain() {
+		s.releaseUnanswered(ctx, sess, r.GetLambdas(), attemptsOf(r.GetRunning()))
+	}
 	won, err := s.poll(ctx, sess, r.GetLambdas(), limit, wait)
 	if err != nil {
 		return nil, err
 	}
 	return s.respond(ctx, sess, won)
+}
+
+// releaseUnanswered releases the attempts that did not reach a worker, which has but the named ones: those of tasks of
+// some lambdas that a call claimed here, and those of an earlier process. Their wake-ups find what it cannot release.
+func (s *Service) releaseUnanswered(ctx context.Context, sess *session, lambdas []string, named []attempt) {
+	sess.mu.Lock()
+	sess.named = make(map[attempt]bool, len(named))
+	for _, a := range named {
+		sess.named[a] = true
+	}
+	isNamed, ids := sess.named, slices.Collect(maps.Keys(sess.polled))
+	sess.mu.Unlock()
+	rows, err := s.taskRows(ctx, ids)
+	if err != nil {
+		s.Hooks.Failed("read claimed tasks", err)
+	}
+	rows = slices.DeleteFunc(rows, func(row task.Task) bool {
+		l := s.Catalog.ByRef(row.Partition.Lambda)
+		return row.State != task.Claimed || !runs(sess.worker, &row) || isNamed[attemptOf(&row)] || l == nil || !slices.Contains(lambdas, l.Name)
+	})
+	s.release(ctx, sess, append(rows, s.unheldClaims(sess)...))
 }
 
 // poll receives and claims until something is won or the wait is over.

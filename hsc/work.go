@@ -47,7 +47,7 @@ func (s *Service) doWork(ctx context.Context) {
 	w.mu.Unlock()
 	if recovered {
 		for _, sess := range s.all() {
-			if sess.current() != nil {
+			if sess.saidWhatItHolds() {
 				s.release(ctx, sess, s.unheldClaims(sess))
 			}
 		}

@@ -87,3 +87,78 @@ func TestOwnClaimsAreNotFound(t *testing.T) {
 		}
 	})
 }
+
+// claimAgain claims after a claim that got no answer.
+func (f *fixture) claimAgain(worker, lambda string, running ...*kinesinv1.Held) []*kinesinv1.Claimed {
+	f.Helper()
+	r, err := f.svc.Claim(f.ctx, &kinesinv1.ClaimRequest{
+		Worker: worker, Lambdas: []string{lambda}, Limit: 10, Wait: time.Second.Microseconds(), Again: true, Running: running,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r.GetTasks()
+}
+
+// Of the attempts that calls have handed out, those are claimed anew that the worker does not have: without the pause
+// after which a claim counts as lost, and at nobody's charge.
+func TestAClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.lambda("other")
+		worker := f.register()
+		f.enqueueMany("mail", 3)
+		f.enqueueMany("other", 1)
+		mails, err := f.claim(worker, 3, 0)
+		if err != nil || len(mails) != 3 {
+			t.Fatal(mails, err)
+		}
+		others := f.claimAgain(worker, "other", held(mails[0]), held(mails[1]), held(mails[2])) // of another pool of the worker
+		if len(others) != 1 || others[0].GetAttempt() != 1 {
+			t.Fatalf("%v", others)
+		}
+		ended := []*kinesinv1.Result{result(mails[1], "success")}
+		if _, err := f.svc.SetResults(f.ctx, &kinesinv1.SetResultsRequest{Worker: worker, Results: ended}); err != nil {
+			t.Fatal(err)
+		}
+		began := f.clock.Now()
+		got := f.claimAgain(worker, "mail", held(mails[0]))
+		if len(got) != 1 || id(got[0]) != id(mails[2]) || got[0].GetAttempt() != 2 || got[0].GetFailures() != 0 || f.clock.Now() != began {
+			t.Errorf("%v after %v", got, f.clock.Now().Sub(began))
+		}
+		for _, kept := range []*kinesinv1.Claimed{mails[0], others[0]} {
+			if row := f.wantState(id(kept), task.Claimed); row.Attempt != 1 {
+				t.Errorf("an attempt that the worker has, or that is of another lambda, was taken from it: %v", row)
+			}
+		}
+	})
+}
+
+// So it is if the server that claimed them has ended, whichever comes first: the worker or what its partition has.
+func TestAFoundClaimThatACallerDoesNotHoldGoesBack(t *testing.T) {
+	for name, foundFirst := range map[string]bool{"found, then the worker claims": true, "the worker claims, then found": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				worker := f.register()
+				lost, kept := f.claimedBefore(worker), f.claimedBefore(worker)
+				recovered := func() {
+					f.svc.RecoverClaim(&lost)
+					f.svc.RecoverClaim(&kept)
+					synctest.Wait()
+				}
+				if foundFirst {
+					recovered()
+				} else {
+					go func() {
+						time.Sleep(time.Millisecond)
+						recovered()
+					}()
+				}
+				got := f.claimAgain(worker, "mail", &kinesinv1.Held{Task: kept.ID[:], Attempt: 1})
+				if len(got) != 1 || id(got[0]) != lost.ID || got[0].GetAttempt() != 2 || got[0].GetWorkerLost() != 0 {
+					t.Errorf("got %v", got)
+				}
+				f.wantState(kept.ID, task.Claimed)
+			})
+		})
+	}
+}

@@ -129,8 +129,8 @@ func (s *Service) notify(ctx context.Context, notices map[string]notice) map[str
 	return notices
 }
 
-// unheldClaims takes the claims of an earlier process out of the list that the worker of the session, which
-// has opened its stream, does not hold.
+// unheldClaims takes the claims of an earlier process out of the list that the worker of the session, which has said what
+// it holds, does not hold.
 func (s *Service) unheldClaims(sess *session) []task.Task {
 	s.work.mu.Lock()
 	rows := s.work.claims[sess.worker]
@@ -143,7 +143,6 @@ func (s *Service) unheldClaims(sess *session) []task.Task {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	return slices.DeleteFunc(rows, func(row task.Task) bool {
-		a := sess.assigned[row.ID]
-		return a != nil && a.row.Attempt == row.Attempt
+		return sess.find(attemptOf(&row)) != nil || sess.named[attemptOf(&row)]
 	})
 }

@@ -936,11 +936,15 @@ func (x *WorkResponse) GetNext() int64 {
 }
 
 type ClaimRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
-	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // of those that it registered for
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`    // 1 when not set; at most 1000
-	Wait          int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`      // at most 60 s
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Worker  string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`   // the lease's id
+	Lambdas []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // of those that it registered for
+	Limit   uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`    // 1 when not set; at most 1000
+	Wait    int64                  `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`      // at most 60 s
+	// An earlier claim for these lambdas got no answer, and none is under way now. Attempts of their tasks that the worker
+	// does not name in running did not reach it, and go back to their queues at once, from which this call may claim them.
+	Again         bool    `protobuf:"varint,5,opt,name=again,proto3" json:"again,omitempty"`
+	Running       []*Held `protobuf:"bytes,6,rep,name=running,proto3" json:"running,omitempty"` // with again: all attempts whose results were not acknowledged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1001,6 +1005,20 @@ func (x *ClaimRequest) GetWait() int64 {
 		return x.Wait
 	}
 	return 0
+}
+
+func (x *ClaimRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+func (x *ClaimRequest) GetRunning() []*Held {
+	if x != nil {
+		return x.Running
+	}
+	return nil
 }
 
 type ClaimResponse struct {
@@ -1327,12 +1345,14 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\x04acks\x18\x02 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12*\n" +
 	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x16\n" +
 	"\x03now\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03now\x12\x18\n" +
-	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"\x81\x01\n" +
+	"\x04next\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\x04next\"\xcb\x01\n" +
 	"\fClaimRequest\x12\x1c\n" +
 	"\x06worker\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x06worker\x12#\n" +
 	"\alambdas\x18\x02 \x03(\tB\t\xd8\xf3\x18\x01\xf0\xf3\x18\xe8\aR\alambdas\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
-	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\":\n" +
+	"\x04wait\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\x04wait\x12\x14\n" +
+	"\x05again\x18\x05 \x01(\bR\x05again\x122\n" +
+	"\arunning\x18\x06 \x03(\v2\x10.kinesin.v1.HeldB\x06\xf0\xf3\x18\xa0\x9c\tR\arunning\":\n" +
 	"\rClaimResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\"j\n" +
 	"\x11SetResultsRequest\x12\x1c\n" +
@@ -1404,17 +1424,18 @@ var file_kinesin_v1_worker_proto_depIdxs = []int32{
 	21, // 15: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
 	11, // 16: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
 	5,  // 17: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	21, // 18: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	8,  // 19: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	11, // 20: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	5,  // 21: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	5,  // 22: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	5,  // 23: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	5,  // 18: kinesin.v1.ClaimRequest.running:type_name -> kinesin.v1.Held
+	21, // 19: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	8,  // 20: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	11, // 21: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	5,  // 22: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	5,  // 23: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	5,  // 24: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_worker_proto_init() }
