@@ -113,7 +113,11 @@ func needed(d protoreflect.MessageDescriptor, beside protoreflect.FieldDescripto
 		case isInline(f) && f != beside:
 			members += needed(f.Message(), nil)
 			continue
-		case !api.Says(f, kinesinv1.E_Required) || f == beside || f.IsList():
+		case !api.Says(f, kinesinv1.E_Required) || f == beside:
+			continue
+		case f.IsList() && f.Message() == nil:
+			value = `["a"]`
+		case f.IsList():
 			continue
 		case kind == kinesinv1.Kind_KIND_CLAIM:
 			members += `"claim":` + someClaim + ","

@@ -28,25 +28,28 @@ func (s *Service) setResults(ctx context.Context, sess *session, b *reportBatch,
 	defer b.reset()
 	b.reports = slices.Grow(b.reports, len(results)+len(started))
 	b.ops = slices.Grow(b.ops, writesPerEnd*len(results)+len(started))
-	acks := make([]*kinesinv1.ResultAck, 0, len(results))
+	acks := make([]*kinesinv1.ResultAck, len(results))
 	for _, r := range started {
 		if rep, ok := startOf(r); ok {
 			b.reports = append(b.reports, rep)
 		}
 	}
-	starts := len(b.reports)
-	for _, r := range results {
+	next := len(b.reports)
+	for i, r := range results {
 		rep, problem := finishOf(r)
 		if problem != nil {
-			acks = append(acks, &kinesinv1.ResultAck{Task: r.GetTask(), Attempt: r.GetAttempt(), Problem: problem})
+			acks[i] = &kinesinv1.ResultAck{Task: r.GetTask(), Attempt: r.GetAttempt(), Problem: problem}
 			continue
 		}
 		b.reports = append(b.reports, rep)
 	}
 	sess.fillRows(b.reports)
 	s.recordBatch(ctx, sess, b)
-	for i := starts; i < len(b.reports); i++ {
-		acks = append(acks, wireAck(b.reports[i].attempt, b.reports[i].problem))
+	for i := range acks {
+		if acks[i] == nil {
+			acks[i] = wireAck(b.reports[next].attempt, b.reports[next].problem)
+			next++
+		}
 	}
 	return acks
 }

@@ -18,10 +18,13 @@ const recordRoundsMax = 6
 // finishOf returns the report of a result, or the problem with a result that is malformed.
 func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 	id, ok := idOf(r.GetTask())
-	if !ok {
+	if !ok && r.GetMalformed() == "" {
 		return report{}, invalidProblem(fmt.Sprintf("task of %d bytes: want the 16 bytes of a claimed task", len(r.GetTask())))
 	}
 	a := attempt{id, r.GetAttempt()}
+	if r.GetMalformed() != "" {
+		return report{attempt: a}, invalidProblem(r.GetMalformed())
+	}
 	outcome, ok := outcomes[r.GetOutcome()]
 	if !ok {
 		return report{attempt: a}, invalidProblem(fmt.Sprintf("outcome %q: want success, retriable_failure, fatal_failure, snoozed, released or cancelled", r.GetOutcome()))

@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -239,5 +240,32 @@ func TestAResultThatIsTooLargeIsRefused(t *testing.T) {
 			t.Errorf("refused with %q", text)
 		}
 		f.wantState(id(c), task.Claimed)
+	})
+}
+
+// A result that is refused has its acknowledgement in its place.
+func TestAMalformedResultIsAcknowledgedInItsPlace(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		worker := f.register()
+		f.enqueueMany("mail", 3)
+		got, err := f.claim(worker, 3, 0)
+		if err != nil || len(got) != 3 {
+			t.Fatal(got, err)
+		}
+		results := []*kinesinv1.Result{result(got[0], "success"), result(got[1], "success"), {Malformed: "results[2]: no claim"}, result(got[2], "none"), result(got[2], "success")}
+		results[1].Malformed = "results[1]: no such delay"
+		r, err := f.svc.SetResults(f.ctx, &kinesinv1.SetResultsRequest{Worker: worker, Results: results})
+		if err != nil || len(r.GetAcks()) != len(results) {
+			t.Fatal(r, err)
+		}
+		for i, want := range []string{"", "results[1]: no such delay", "results[2]: no claim", `outcome "none"`, ""} {
+			ack := r.GetAcks()[i]
+			if !strings.HasPrefix(ack.GetProblem().GetText(), want) || (want == "") != (ack.GetProblem() == nil) || !bytes.Equal(ack.GetTask(), results[i].GetTask()) {
+				t.Errorf("acknowledgement %d: %v, want %q", i, ack, want)
+			}
+		}
+		f.wantState(id(got[0]), task.Success)
+		f.wantState(id(got[1]), task.Claimed)
+		f.wantState(id(got[2]), task.Success)
 	})
 }

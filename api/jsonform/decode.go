@@ -27,7 +27,8 @@ import (
 // refused, names that come twice, required ones that are missing (but not a name that except has behind a question mark),
 // null but in a change, values of another type, and what is no text. The members of a change are its mask: null is for the
 // default of a field, and a value that is the same as none is refused. A list is bounded while it is decoded. An error says
-// where it is and what is allowed there.
+// where it is and what is allowed there. That of an element with a field malformed is in this field,
+// and refuses nothing else.
 func Decode(data []byte, m proto.Message, except ...string) (given []string, err error) {
 	return DecodeAs("the body", data, m, except...)
 }
@@ -311,6 +312,9 @@ func within(where string, err error) error {
 	return &placed{where, err}
 }
 
+// malformedMax bounds the elements of a list that are refused alone, since an error takes more memory than what it is about.
+const malformedMax = 100
+
 // list reads the elements of a field of a message.
 func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 	name := string(f.Name())
@@ -321,6 +325,10 @@ func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 	if follows := f.Message() == of.Descriptor(); follows {
 		depth++
 	}
+	malformed, refused := protoreflect.FieldDescriptor(nil), 0
+	if f.Message() != nil {
+		malformed = f.Message().Fields().ByName("malformed")
+	}
 	isList, err := s.elements(func(n int) error {
 		place := func(err error) error { return within(fmt.Sprintf("%s[%d]", name, n), err) }
 		switch {
@@ -329,11 +337,16 @@ func (o *object) list(f *field, of protoreflect.Message, s *scanner) error {
 		case depth >= task.ChainDepthMax:
 			return place(fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+1, task.ChainDepthMax))
 		case f.inside != nil:
-			element := list.NewElement()
+			element, from := list.NewElement(), s.at
 			inside := objectOf(element.Message(), what)
 			inside.depth = depth
 			if err := inside.decode(s); err != nil {
-				return place(err)
+				if refused++; malformed == nil || refused > malformedMax {
+					return place(err)
+				}
+				s.at = from
+				s.value() // goes behind it
+				element.Message().Set(malformed, protoreflect.ValueOfString(visible(place(err)).Error()))
 			}
 			list.Append(element)
 			return nil

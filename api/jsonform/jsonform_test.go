@@ -1,6 +1,7 @@
 package jsonform_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -308,6 +309,9 @@ func FuzzDecode(f *testing.F) {
 				continue
 			}
 			again := jsonform.Append(nil, first)
+			if bytes.Contains(again, []byte(`"malformed":`)) {
+				continue // what was refused is not kept
+			}
 			if _, err := jsonform.Decode(again, second); err != nil && strings.Contains(err.Error(), "which it needs") {
 				continue // a text that was there, and empty
 			} else if err != nil || !proto.Equal(first, second) {
@@ -331,6 +335,35 @@ func TestRefusals(t *testing.T) {
 		if _, err := jsonform.Decode([]byte(text), &kinesinv1.ScheduleItem{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A malformed result refuses no other one. Its claim is known if it stands before what is wrong.
+func TestAMalformedResultIsRefusedAlone(t *testing.T) {
+	const claim = `"claim":"000102030405060708090a0b0c0d0e0f-2"`
+	const good = `{` + claim + `,"outcome":"success","result":{"a":[1,"]"]}}`
+	bad := map[string]string{
+		`{` + claim + `,"outcome":"snoozed","delay":"soon"}`:                           `results[1]: delay: "soon" is no duration`,
+		` {` + claim + `,"outcome":"success","add":{"then":[{"lambda":"a","dly":1}]}}`: `results[1].then[0]: unknown field "dly"`,
+		`{"outcome":"success"}`: `results[1]: the element has no field "claim"`, `{"claim":"x","outcome":"success"}`: `results[1]: "x" is no claim`, `7`: `results[1]: the element: 7 is no JSON object`,
+	}
+	for text, want := range bad {
+		var r kinesinv1.SetResultsRequest
+		_, err := jsonform.Decode([]byte(`{"worker":"w","results":[`+good+`,`+text+`, `+good+`]}`), &r)
+		if err != nil || len(r.GetResults()) != 3 || !strings.HasPrefix(r.GetResults()[1].GetMalformed(), want) || !proto.Equal(r.GetResults()[0], r.GetResults()[2]) {
+			t.Errorf("%s: %v, %v, want %s", text, err, r.GetResults(), want)
+			continue
+		}
+		if knows := len(r.GetResults()[1].GetTask()) > 0; knows != strings.Contains(text, claim) {
+			t.Errorf("%s: its task is known: %v", text, knows)
+		}
+	}
+	many := `{"worker":"w","results":[` + strings.Repeat(`{},`, 100) + `{}]}`
+	if _, err := jsonform.Decode([]byte(many), &kinesinv1.SetResultsRequest{}); err == nil || !strings.Contains(err.Error(), "results[100]") {
+		t.Errorf("as many errors as somebody likes: %v", err)
+	}
+	if _, err := jsonform.Decode([]byte(`{"worker":"w","results":[{`+claim+`,"outcome":"success","malformed":"a"}]}`), &kinesinv1.SetResultsRequest{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -558,14 +558,16 @@ func (x *Process) GetStartedTicks() uint64 {
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// names the attempt: the 16 bytes of its task
-	Task          []byte     `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
-	Outcome       string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // how it ended
-	Error         string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // of a failure, for people
-	Started       int64      `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
-	Delay         int64      `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
-	Result        []byte     `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`    // of a success: a value that is kept with the task; at most 32 KiB
-	Add           *Followups `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`         // what else follows the task
+	Task    []byte     `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt uint32     `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
+	Outcome string     `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`  // how it ended
+	Error   string     `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // of a failure, for people
+	Started int64      `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
+	Delay   int64      `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`     // of a snooze
+	Result  []byte     `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`    // of a success: a value that is kept with the task; at most 32 KiB
+	Add     *Followups `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`         // what else follows the task
+	// What was wrong with it as it came in JSON, so that it is refused alone.
+	Malformed     string `protobuf:"bytes,41,opt,name=malformed,proto3" json:"malformed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -654,6 +656,13 @@ func (x *Result) GetAdd() *Followups {
 		return x.Add
 	}
 	return nil
+}
+
+func (x *Result) GetMalformed() string {
+	if x != nil {
+		return x.Malformed
+	}
+	return ""
 }
 
 type Started struct {
@@ -801,7 +810,7 @@ type ResultAck struct {
 	// names the attempt: the 16 bytes of its task
 	Task          []byte   `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt       uint32   `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // its number
-	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`  // FENCED: someone else owns the task now; UNAVAILABLE: send it again
+	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`  // FENCED: someone else owns the task now; UNAVAILABLE: send it again; INVALID: it is malformed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1316,7 +1325,7 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\aProcess\x12\x1a\n" +
 	"\x05place\x18\x01 \x01(\fB\x04\xc0\xf3\x18\x04R\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xbf\x02\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xe3\x02\n" +
 	"\x06Result\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\fB\b\xc0\xf3\x18\a\xd8\xf3\x18\x01R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12d\n" +
@@ -1325,7 +1334,8 @@ const file_kinesin_v1_worker_proto_rawDesc = "" +
 	"\astarted\x18\x05 \x01(\x03B\x04\xc0\xf3\x18\x01R\astarted\x12\x1a\n" +
 	"\x05delay\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\x05delay\x12\x1c\n" +
 	"\x06result\x18\a \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12'\n" +
-	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"a\n" +
+	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\x12\"\n" +
+	"\tmalformed\x18) \x01(\tB\x04\xc8\xf3\x18\x01R\tmalformed\"a\n" +
 	"\aStarted\x12\x1c\n" +
 	"\x04task\x18\x01 \x01(\fB\b\xc0\xf3\x18\a\xd8\xf3\x18\x01R\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1e\n" +
