@@ -15,6 +15,9 @@ import (
 // Schema is a JSON schema, or a part of one.
 type Schema = map[string]any
 
+// WordsKey has the words that a text of an answer may be. It is no enum, because a newer server may have others.
+const WordsKey = "x-extensible-enum"
+
 // SchemaOf returns the schema of what Append makes of a type of message. inside returns that of a message inside.
 func SchemaOf(d protoreflect.MessageDescriptor, inside func(protoreflect.MessageDescriptor) Schema) Schema {
 	if tableOf(d).isClaim {
@@ -81,6 +84,8 @@ func (w *writer) add(t *table) {
 		}
 		if w.isRequest {
 			f.bound(one)
+		} else if words := api.ValuesOf(f.FieldDescriptor); len(words) > 0 {
+			one[WordsKey] = words
 		}
 		if w.isChange && api.IsChangeable(f.FieldDescriptor) && f.kind != kinesinv1.Kind_KIND_PAYLOAD {
 			one = f.orNull(one)
@@ -96,7 +101,7 @@ func (w *writer) add(t *table) {
 	}
 }
 
-// bound adds to the schema of a field what is allowed in requests. In answers there may be other words in a newer server.
+// bound adds to the schema of a field what is allowed in requests.
 func (f *field) bound(schema Schema) {
 	words := api.ValuesOf(f.FieldDescriptor)
 	switch {

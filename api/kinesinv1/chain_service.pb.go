@@ -29,7 +29,7 @@ type ChainTask struct {
 	// The state of the task; or "planned": the task before it has not ended; "skipped": that ended in another way;
 	// "missing": it is not kept any more, or its lambda was deleted.
 	State      string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Edge       string `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"`             // "then", "else" or "finally"; empty: it is the first
+	Edge       string `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"`             // empty: it is the first
 	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // of the task; empty: it is in none
 	Due        int64  `protobuf:"varint,6,opt,name=due,proto3" json:"due,omitempty"`              // 0: not known yet
 	Delay      int64  `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"`          // of one that is planned
@@ -436,12 +436,12 @@ var File_kinesin_v1_chain_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_chain_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ekinesin/v1/chain_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xae\x03\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\"\xc5\x03\n" +
 	"\tChainTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
-	"\x04edge\x18\x04 \x01(\tR\x04edge\x12\x1e\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
+	"\x04edge\x18\x04 \x01(\tB\x15\xfa\xf3\x18\x11then else finallyR\x04edge\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
 	"collection\x12\x16\n" +

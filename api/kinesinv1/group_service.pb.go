@@ -190,7 +190,7 @@ func (x *Group) GetCancelledBy() string {
 // GroupFollowUp is a task that may follow a group.
 type GroupFollowUp struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`       // "then", "else" or "finally"
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`       // how it follows the group
 	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`   // whose task it is
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`           // of the task; empty: none follows, or none yet
 	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why none could follow
@@ -1009,9 +1009,9 @@ const file_kinesin_v1_group_service_proto_rawDesc = "" +
 	"\fcancelled_by\x18\xde\x01 \x01(\tR\vcancelledBy\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"e\n" +
-	"\rGroupFollowUp\x12\x12\n" +
-	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"|\n" +
+	"\rGroupFollowUp\x12)\n" +
+	"\x04edge\x18\x01 \x01(\tB\x15\xfa\xf3\x18\x11then else finallyR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
 	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xfc\x01\n" +

@@ -195,7 +195,7 @@ var (
 	// optional uint32 max = 51006;
 	E_Max = &file_kinesin_v1_options_proto_extTypes[6] // each list and map of a request has it: how many elements there may be
 	// optional string values = 51007;
-	E_Values = &file_kinesin_v1_options_proto_extTypes[7] // the words that it may be in a request, with spaces between them
+	E_Values = &file_kinesin_v1_options_proto_extTypes[7] // the words that it may be, with spaces between them; in an answer of a newer server there may be others
 	// optional bool always = 51008;
 	E_Always = &file_kinesin_v1_options_proto_extTypes[8] // in JSON it is there also if it is not set
 	// optional bool fixed = 51009;

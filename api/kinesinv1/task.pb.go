@@ -481,7 +481,7 @@ type Link struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Root          string                 `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`            // the id of the chain: its first task
 	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`        // the task before it; empty: it is the first
-	Edge          string                 `protobuf:"bytes,3,opt,name=edge,proto3" json:"edge,omitempty"`            // "then", "else" or "finally"; empty: it is the first
+	Edge          string                 `protobuf:"bytes,3,opt,name=edge,proto3" json:"edge,omitempty"`            // empty: it is the first
 	Followups     uint32                 `protobuf:"varint,4,opt,name=followups,proto3" json:"followups,omitempty"` // how many follow-ups the task itself names
 	Paused        bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`       // the chain is paused
 	unknownFields protoimpl.UnknownFields
@@ -763,7 +763,7 @@ type Attempt struct {
 	Start int64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
 	// when it ended; 0: it has not ended
 	End int64 `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
-	// success, retriable_failure, fatal_failure, snoozed, released, cancelled, worker_lost, unstarted or dropped; empty: it has not ended
+	// how it ended; empty: it has not
 	Outcome       string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`       // of a failure, for people
 	Version       string `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, as it said when it registered; empty: it did not
@@ -851,13 +851,14 @@ func (x *Attempt) GetVersion() string {
 }
 
 type Task struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                 // public id
-	Lambda     string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`         // whose task it is
-	State      string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`           // where it is in its life, such as scheduled, processing or success
-	Priority   string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // one of the lambda's
-	Collection string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; empty: none
-	Key        string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key; empty: none
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // public id
+	Lambda string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"` // whose task it is
+	// where it is in its life
+	State      string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Priority   string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`     // one of the lambda's
+	Collection string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"` // label for a subset of the lambda's tasks; empty: none
+	Key        string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`               // idempotency key; empty: none
 	// when it was to start, or is
 	Due int64 `protobuf:"varint,7,opt,name=due,proto3" json:"due,omitempty"`
 	// when it was scheduled
@@ -1440,7 +1441,7 @@ type Parent struct {
 	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`     // of a success
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
 	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
-	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
+	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // how the follow-up follows it
 	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`     // whose task it is
 	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`           // its idempotency key; empty: none
 	unknownFields protoimpl.UnknownFields
@@ -2300,40 +2301,39 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"lambda_ref\x18+ \x01(\rB\x04\xc8\xf3\x18\x01R\tlambdaRef\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"|\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\tR\x04root\x12\x16\n" +
-	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
-	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
+	"\x06parent\x18\x02 \x01(\tR\x06parent\x12)\n" +
+	"\x04edge\x18\x03 \x01(\tB\x15\xfa\xf3\x18\x11then else finallyR\x04edge\x12\x1c\n" +
 	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
 	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x94\x01\n" +
 	"\x0fScheduleRequest\x125\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemB\x05\xf0\xf3\x18\x90NR\x05items\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\bR\x05first\x12\x1e\n" +
-	"\aelapsed\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\aelapsed\"\xb7\x01\n" +
+	"\aelapsed\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x02R\aelapsed\"\xc8\x02\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +
 	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x16\n" +
-	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\x14\n" +
-	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
+	"\x03due\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03due\x12\xa4\x01\n" +
+	"\x05state\x18\x05 \x01(\tB\x8d\x01\xfa\xf3\x18\x88\x01accepted scheduled enqueued claimed processing retriable_failure success fatal_failure dead cancelled dropped acquired delivered expiredR\x05state\x12\x1a\n" +
 	"\breplaced\x18\x06 \x01(\bR\breplaced\"H\n" +
 	"\x10ScheduleResponse\x124\n" +
-	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xb8\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\x9e\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x1a\n" +
 	"\x05start\x18\x03 \x01(\x03B\x04\xc0\xf3\x18\x01R\x05start\x12\x16\n" +
-	"\x03end\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03end\x12\x18\n" +
-	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
+	"\x03end\x18\x04 \x01(\x03B\x04\xc0\xf3\x18\x01R\x03end\x12~\n" +
+	"\aoutcome\x18\x05 \x01(\tBd\xfa\xf3\x18`success retriable_failure fatal_failure snoozed released cancelled worker_lost unstarted droppedR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xde\n" +
-	"\n" +
-	"\x04Task\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\x12 \n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xff\v\n" +
+	"\x04Task\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\tB\x04\x80\xf4\x18\x01R\x02id\x12\x1c\n" +
+	"\x06lambda\x18\x02 \x01(\tB\x04\x80\xf4\x18\x01R\x06lambda\x12\xa8\x01\n" +
+	"\x05state\x18\x03 \x01(\tB\x91\x01\xfa\xf3\x18\x88\x01accepted scheduled enqueued claimed processing retriable_failure success fatal_failure dead cancelled dropped acquired delivered expired\x80\xf4\x18\x01R\x05state\x12 \n" +
 	"\bpriority\x18\x04 \x01(\tB\x04\x90\xf4\x18\x01R\bpriority\x12$\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tB\x04\x90\xf4\x18\x01R\n" +
@@ -2379,11 +2379,11 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"backoffMax\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcc\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd8\x06\n" +
 	"\aClaimed\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\x04task\x18\x01 \x01(\fB\x04\xc0\xf3\x18\aR\x04task\x12\x14\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\x80\xf4\x18\x01R\x02id\x12\x1c\n" +
+	"\x06lambda\x18\x03 \x01(\tB\x04\x80\xf4\x18\x01R\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x05 \x01(\tR\n" +
@@ -2413,14 +2413,14 @@ const file_kinesin_v1_task_proto_rawDesc = "" +
 	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x02\n" +
 	"\x06Parent\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1c\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12X\n" +
+	"\x05state\x18\x02 \x01(\tBB\xfa\xf3\x18>success fatal_failure dead cancelled dropped delivered expiredR\x05state\x12\x1c\n" +
 	"\x06result\x18\x03 \x01(\fB\x04\xc0\xf3\x18\x05R\x06result\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12/\n" +
-	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
-	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
+	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12)\n" +
+	"\x04edge\x18\x06 \x01(\tB\x15\xfa\xf3\x18\x11then else finallyR\x04edge\x12\x16\n" +
 	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
 	"\x03key\x18\b \x01(\tR\x03key\"\x9c\x01\n" +
 	"\n" +

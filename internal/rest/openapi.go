@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/jsonform"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // object is a JSON object of the document. Its members are sorted when it is encoded.
@@ -56,11 +57,23 @@ func problemSchema() object {
 			kind = aNumber["type"]
 		}
 		properties[name] = object{"type": kind, "description": field.Tag.Get("jsonschema")}
+		if name == "reason" {
+			properties[name] = object{"type": kind, "description": field.Tag.Get("jsonschema"), jsonform.WordsKey: reasons()}
+		}
 		if omits == "" {
 			required = append(required, name)
 		}
 	}
 	return object{"type": "object", "properties": properties, "required": required}
+}
+
+// reasons returns the words of all reasons.
+func reasons() (words []string) {
+	values := kinesinv1.Reason(0).Descriptor().Values()
+	for i := 1; i < values.Len(); i++ { // 0 is none
+		words = append(words, api.HTTPProblemOf(&kinesinv1.Problem{Reason: kinesinv1.Reason(values.Get(i).Number())}).Reason)
+	}
+	return words
 }
 
 // describer describes routes, and collects the schemas of their messages.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // What each operation makes of requests and answers is in test/golden.
@@ -173,5 +175,47 @@ func TestEveryProcedureIsServed(t *testing.T) {
 	}
 	for name := range without {
 		t.Errorf("there is no procedure %s", name)
+	}
+}
+
+// Generated types have the words of answers from it, which are those that the server uses.
+func TestTheDocumentHasTheWordsOfAnswers(t *testing.T) {
+	var document struct {
+		Components struct {
+			Schemas map[string]struct {
+				Required   []string
+				Properties map[string]struct {
+					Words []string `json:"x-extensible-enum"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(sendTo(t, New(Services{}, api.Hooks{}), "GET "+documentPath).Body.Bytes(), &document); err != nil {
+		t.Fatal(err)
+	}
+	states := []string{task.Accepted.String()}
+	var ends []string
+	for _, s := range task.States() {
+		if states = append(states, s.String()); s.IsEnd() {
+			ends = append(ends, s.String())
+		}
+	}
+	var outcomes []string
+	for o := task.OutcomeSuccess; !strings.HasPrefix(o.String(), "outcome("); o++ {
+		outcomes = append(outcomes, o.String())
+	}
+	for field, want := range map[string][]string{"Task.state": states, "ScheduleResult.state": states, "Parent.state": ends, "Attempt.outcome": outcomes} {
+		message, name, _ := strings.Cut(field, ".")
+		if have := document.Components.Schemas[message].Properties[name].Words; !slices.Equal(slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s may be %q, want %q", field, have, want)
+		}
+	}
+	if have := document.Components.Schemas["Problem"].Properties["reason"].Words; !slices.Contains(have, "key_conflict") || slices.Contains(have, "unspecified") {
+		t.Errorf("reasons: %q", have)
+	}
+	for _, message := range []string{"Task", "Claimed"} {
+		if have := document.Components.Schemas[message].Required; !slices.Contains(have, "id") || !slices.Contains(have, "lambda") {
+			t.Errorf("a %s has %q", message, have)
+		}
 	}
 }
