@@ -40,6 +40,8 @@ function typeOf(s, input) {
   }
   if (Array.isArray(s.type)) return s.type.map((type) => typeOf({ ...s, type }, input)).join(" | ");
   if (s.enum) return s.enum.map((v) => JSON.stringify(v)).join(" | ");
+  const words = s["x-extensible-enum"]; // a newer server may have others
+  if (words) return [...words.map((v) => JSON.stringify(v)), "(string & {})"].join(" | ");
   if (s.additionalProperties) return `Record<string, ${typeOf(s.additionalProperties, input)}>`;
   if (s.type === "array") return `${typeOf(s.items, input).replace(/.* \| .*/, "($&)")}[]`;
   if (s.format === "date-time" && input) return "Time";

@@ -14,7 +14,7 @@ class AttemptInfo:
     end: datetime | None = None  # when it ended; not set: it has not ended
     error: str | None = None  # of a failure, for people
     number: int = 0  # 1 is the first of the task
-    outcome: str | None = None  # success, retriable_failure, fatal_failure, snoozed, released, cancelled, worker_lost, unstarted or dropped; …
+    outcome: str | None = None  # how it ended; not set: it has not
     start: datetime | None = None  # when it started
     version: str | None = None  # of the worker's program, as it said when it registered; not set: it did not
     worker: str | None = None  # id of the lease of its worker
@@ -55,7 +55,7 @@ class ChainTask:
     collection: str | None = None  # of the task; not set: it is in none
     delay: timedelta | None = None  # of one that is planned
     due: datetime | None = None  # not set: not known yet
-    edge: str | None = None  # then, else or finally; not set: it is the first
+    edge: str | None = None  # not set: it is the first
     ended: datetime | None = None  # when it ended; not set: it has not ended
     error: str | None = None  # of its last attempt, if it did not succeed
     followups: list[ChainTask] = field(default_factory=list)  # the tasks that follow it, or may
@@ -183,7 +183,7 @@ class GroupEnd:
 @dataclass(frozen=True, kw_only=True)
 class GroupFollowUp:
     """A task that may follow after a group."""
-    edge: str | None = None  # then, else or finally
+    edge: str | None = None  # how it follows the group
     id: str = ""  # of the task; not set: none follows, or none yet
     lambda_: str | None = None  # whose task it is
     problem: str | None = None  # why none could follow
@@ -236,7 +236,7 @@ class Job:
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """Where in a chain a task is."""
-    edge: str | None = None  # then, else or finally; not set: it is the first
+    edge: str | None = None  # not set: it is the first
     followups: int = 0  # how many follow-ups the task itself names
     parent: str | None = None  # the task before it; not set: it is the first
     paused: bool = False  # the chain is paused
@@ -264,7 +264,7 @@ class Occurrence:
 class Parent:
     """The task before a follow-up, as it ended."""
     attempts: list[AttemptInfo] = field(default_factory=list)  # as error
-    edge: str | None = None  # then, else or finally: how the follow-up follows it
+    edge: str | None = None  # how the follow-up follows it
     error: str | None = None  # of its last attempt; only of a parent that did not succeed, or in finally
     id: str = ""  # of the task before
     key: str | None = None  # its idempotency key; not set: none
@@ -315,7 +315,7 @@ class TaskInfo:
     seq: int = 0  # rises with each change; the ETag
     start_before: datetime | None = None  # not set: it may start at any time
     started: datetime | None = None  # first start
-    state: str = ""  # where it is in its life, such as scheduled, processing or success
+    state: str = ""  # where it is in its life
     suspect: bool = False  # its worker was lost, and no attempt has ended since in a process that lived
     tags: dict[str, str] = field(default_factory=dict)  # by name; at most 16
     timeout: timedelta | None = None  # of one attempt; not set: its lambda's

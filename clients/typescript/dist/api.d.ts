@@ -6,7 +6,7 @@ export interface Attempt {
     /** when it ended; not set: it has not ended */ end?: string;
     /** of a failure, for people */ error?: string;
     /** 1 is the first of the task */ number: number;
-    /** success, retriable_failure, fatal_failure, snoozed, released, cancelled, worker_lost, unstarted or dropped; not set: it has not ended */ outcome?: string;
+    /** how it ended; not set: it has not */ outcome?: "success" | "retriable_failure" | "fatal_failure" | "snoozed" | "released" | "cancelled" | "worker_lost" | "unstarted" | "dropped" | (string & {});
     /** when it started */ start?: string;
     /** of the worker's program, as it said when it registered; not set: it did not */ version?: string;
     /** id of the lease of its worker */ worker?: string;
@@ -58,7 +58,7 @@ export interface ChainTask {
     /** of the task; not set: it is in none */ collection?: string;
     /** of one that is planned */ delay?: string;
     /** not set: not known yet */ due?: string;
-    /** then, else or finally; not set: it is the first */ edge?: string;
+    /** not set: it is the first */ edge?: "then" | "else" | "finally" | (string & {});
     /** when it ended; not set: it has not ended */ ended?: string;
     /** of its last attempt, if it did not succeed */ error?: string;
     /** the tasks that follow it, or may */ followups: ChainTask[];
@@ -111,7 +111,7 @@ export interface CronHistory {
     occurrences: CronOccurrence[];
 }
 export interface CronInfo {
-    /** which missed occurrences run: last (default), none or all */ catchUp?: string;
+    /** which missed occurrences run: last (default), none or all */ catchUp?: "none" | "last" | "all" | (string & {});
     /** of all: how many at most; not set: 1,000 */ catchUpMax?: number;
     /** of all: how long ago at most; not set: a day */ catchUpWithin?: string;
     /** label of its tasks; not set: none */ collection?: string;
@@ -119,15 +119,15 @@ export interface CronInfo {
     /** an identity */ createdBy?: string;
     /** no nominal time at or after it; not set: no bound */ end?: string;
     /** so many failed occurrences in a row pause the cron; not set: none does */ failuresMax?: number;
-    /** a time of day that a clock change makes happen twice: first (default) or both */ fold?: string;
-    /** a time of day that a clock change leaves out: shift (default) or skip it */ gap?: string;
+    /** a time of day that a clock change makes happen twice: first (default) or both */ fold?: "first" | "both" | (string & {});
+    /** a time of day that a clock change leaves out: shift (default) or skip it */ gap?: "shift" | "skip" | (string & {});
     /** each occurrence is due later by less than this, always by the same; at most 24h, in whole milliseconds */ jitter?: string;
     /** a managed lambda; cannot change */ lambda: string;
     /** it fires no more, and can only be deleted */ lambdaDeleted?: boolean;
     /** name of the declared set that it is of; not set: none */ managedBy?: string;
     /** of 1 to 64 letters, digits, _ and -; cannot change */ name: string;
     /** nominal times to come, at most 5; none while it is paused */ next?: string[];
-    /** an occurrence while an earlier one has not ended: skip it (default), allow both, have it queue, cancel the earlier one first, or replace one that has not started */ overlap?: string;
+    /** an occurrence while an earlier one has not ended: skip it (default), allow both, have it queue, cancel the earlier one first, or replace one that has not started */ overlap?: "allow" | "skip" | "queue" | "cancel" | "replace" | (string & {});
     /** not set: it is not paused */ pause?: CronPause;
     /** {{nominal}} in it becomes the nominal time */ payload?: unknown;
     /** of its tasks, one of the lambda's; not set: its default */ priority?: string;
@@ -202,7 +202,7 @@ export interface GroupEnd {
     /** how many the group has */ members: number;
 }
 export interface GroupFollowUp {
-    edge?: string; /** of the task; not set: none follows, or none yet */
+    edge?: "then" | "else" | "finally" | (string & {}); /** of the task; not set: none follows, or none yet */
     id?: string; /** whose task it is */
     lambda?: string; /** why none could follow */
     problem?: string;
@@ -297,7 +297,7 @@ export interface LambdaInfo {
     /** how many tasks of one limit key run at once; not set: any number */ limitKeyConcurrency?: number;
     /** how many tasks of one limit key start per second; not set: any number */ limitKeyRate?: number;
     /** so many failures, and a task is dead; 1 to 1000; not set: 10 */ maxAttempts?: number;
-    /** managed (default): workers run its tasks; deliver: each is put on an SQS queue when it is due, for consumers that need no Kinesin; cannot change */ mode?: string;
+    /** managed (default): workers run its tasks; deliver: each is put on an SQS queue when it is due, for consumers that need no Kinesin; cannot change */ mode?: "managed" | "deliver" | (string & {});
     /** of 1 to 64 letters, digits, _ and - */ name: string;
     /** attempts in a row that are lost with their worker before a task is dead; not set: 3 */ poisonBound?: number;
     /** 1 to 8 names, highest first; cannot change; not set: high, normal, low */ priorities?: string[];
@@ -341,7 +341,7 @@ export interface Lease {
     /** the lease's id */ worker: string;
 }
 export interface Link {
-    /** then, else or finally; not set: it is the first */ edge?: string;
+    /** not set: it is the first */ edge?: "then" | "else" | "finally" | (string & {});
     /** how many follow-ups the task itself names */ followups: number;
     /** the task before it; not set: it is the first */ parent?: string;
     /** the chain is paused */ paused: boolean;
@@ -360,17 +360,17 @@ export interface Occurrence {
 }
 export interface Parent {
     /** as error */ attempts: Attempt[];
-    /** then, else or finally: how the follow-up follows it */ edge?: string;
+    /** how the follow-up follows it */ edge?: "then" | "else" | "finally" | (string & {});
     /** of its last attempt; only of a parent that did not succeed, or in finally */ error?: string;
     /** of the task before */ id?: string;
     /** its idempotency key; not set: none */ key?: string;
     /** whose task it is */ lambda?: string;
     /** of a success */ result?: unknown;
-    /** in which it ended */ state?: string;
+    /** in which it ended */ state?: "success" | "fatal_failure" | "dead" | "cancelled" | "dropped" | "delivered" | "expired" | (string & {});
 }
 export interface Problem {
     /** what was wrong, and what is allowed */ detail: string;
-    /** the kind of problem, for programs */ reason?: string;
+    /** the kind of problem, for programs */ reason?: "invalid" | "unknown_lambda" | "not_found" | "key_conflict" | "too_late" | "too_large" | "full" | "throttled" | "unavailable" | "lease_lost" | "fenced" | "exists" | "in_use" | "unsupported" | "internal" | "unauthenticated" | "registered" | "permission_denied" | "stale_seq" | (string & {});
     /** when to try again, as a duration such as 1s */ retryAfter?: string;
     /** the HTTP status */ status: number;
     /** the kind of problem, for people */ title: string;
@@ -393,7 +393,7 @@ export interface Result {
 }
 export interface ResultAck {
     attempt: number; /** names the attempt: the 16 bytes of its task */
-    claim: string; /** FENCED: someone else owns the task now; UNAVAILABLE: send it again */
+    claim: string; /** FENCED: someone else owns the task now; UNAVAILABLE: send it again; INVALID: it is malformed */
     problem?: Problem;
 }
 export interface Scheduled {
@@ -402,7 +402,7 @@ export interface Scheduled {
     /** of the task, which is durable */ id: string;
     /** why the task was refused; not set: it was not */ problem?: Problem;
     /** the task that holds the key has the payload and time of this item now */ replaced: boolean;
-    /** of the task that holds the key */ state?: string;
+    /** of the task that holds the key */ state?: "accepted" | "scheduled" | "enqueued" | "claimed" | "processing" | "retriable_failure" | "success" | "fatal_failure" | "dead" | "cancelled" | "dropped" | "acquired" | "delivered" | "expired" | (string & {});
 }
 export interface TaskChanges {
     /** the longest pause between attempts; not set: that of the lambda */ backoffMax?: string | null;
@@ -446,7 +446,7 @@ export interface TaskInfo {
     /** rises with each change; the ETag */ seq: number;
     /** not set: it may start at any time */ startBefore?: string;
     /** first start */ started?: string;
-    /** where it is in its life, such as scheduled, processing or success */ state: string;
+    /** where it is in its life */ state: "accepted" | "scheduled" | "enqueued" | "claimed" | "processing" | "retriable_failure" | "success" | "fatal_failure" | "dead" | "cancelled" | "dropped" | "acquired" | "delivered" | "expired" | (string & {});
     /** its worker was lost, and no attempt has ended since in a process that lived */ suspect: boolean;
     /** by name; at most 16 */ tags?: Record<string, string>;
     /** of one attempt; not set: its lambda's */ timeout?: string;
