@@ -274,6 +274,9 @@ class Session:
         self.gone.set()
         self.outbox.set()
 
+    def _claims(self) -> list[str]:
+        return [a.claim for a in self.attempts.values() if not a.dropped]
+
     def having(self, state: str) -> list[Attempt]:
         return [a for a in self.attempts.values() if a.state == state]
 
@@ -328,6 +331,8 @@ class Session:
                 continue
             sent = now_s()
             body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{CLAIM_WAIT_S:g}s"}
+            if failures:  # what a lost answer had goes back to its queue
+                body.update(again=True, running=self._claims())
             try:
                 answer = await self.transport.once("POST", "/work/claim", body, timeout_s=CLAIM_WAIT_S + CLAIM_LATE_S)
                 if "tasks" not in answer:
@@ -440,7 +445,7 @@ class Session:
         """The lease counts from when the last accepted heartbeat was sent. One that fails is repeated sooner."""
         while self.holds():
             sent, wall = now_s(), utc()
-            body = {"worker": self.worker, "running": [a.claim for a in self.attempts.values() if not a.dropped]}
+            body = {"worker": self.worker, "running": self._claims()}
             try:
                 answer = await self.transport.once("POST", "/work/heartbeat", body, timeout_s=self.heartbeat_s)
                 if "cancels" not in answer or "fenced" not in answer:

@@ -376,6 +376,25 @@ async def test_an_answer_to_results_that_is_lost(own, name):
 
 
 @on_loop
+async def test_an_answer_to_a_claim_that_is_lost(own, name):
+    async with Proxy(own) as proxy:
+        app, runs = kinesin.App(proxy.url), []
+        proxy.swallow = b"POST /v1/work/claim"
+
+        @app.handler(name)
+        async def work(task):
+            runs.append(task.attempt)
+
+        async with working(app, grace="5s"):
+            await until(lambda: not proxy.swallow)
+            made = await kinesin.App(own.url).lambda_(name).schedule()
+            await proxy.swallowed.wait()
+            await until(lambda: runs)  # the server alone would wait for 11 s
+            task = await ended(kinesin.App(own.url), made.id)
+        assert (task.state, task.failures, len(runs)) == ("success", 0, 1)
+
+
+@on_loop
 async def test_results_of_before_the_loss_are_kept_by_the_next_registration(own, name):
     """Only results hang: the handler has ended when the lease is lost, and must not run again."""
     async with Proxy(own) as proxy:
