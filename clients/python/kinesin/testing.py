@@ -26,7 +26,7 @@ import httpx
 
 from . import plain
 from ._app import App
-from ._errors import refusal
+from ._errors import Unavailable, refusal
 from ._wire import Duration, Time, duration, instant, parse_time
 
 ADVANCE_MAX_S = 60.0  # of real time, for all that runs meanwhile
@@ -74,7 +74,10 @@ class Server:
         return self._time("GET", "/now")
 
     def _time(self, method: str, path: str, body: Any = None) -> datetime:
-        answer = self._calls.request(method, path, json=body)
+        try:
+            answer = self._calls.request(method, path, json=body)
+        except httpx.TimeoutException:
+            raise Unavailable(f"an attempt has not ended within {ADVANCE_MAX_S:g} s of real time: does a handler wait for time to pass?")
         if answer.is_error:
             raise refusal(answer.status_code, answer.json())
         return parse_time(answer.json()["now"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import timedelta
 
@@ -78,3 +79,14 @@ def test_time_moves_to_a_time(kinesin_server):
     for nonsense, want in [({"to": "tomorrow"}, "want a time"), ({"by": "1 parsec"}, "want a timedelta")]:
         with pytest.raises(kinesin.Error, match=want):
             kinesin_server.advance(**nonsense)
+
+
+def test_a_handler_that_waits_for_time_is_said(kinesin_server):
+    app, end = kinesin.plain.App(ELSEWHERE), threading.Event()
+    app.handler("waits")(lambda task: end.wait(20))
+    kinesin_server._calls.timeout = 0.5
+    with kinesin_server.worker(app):
+        app.lambda_("waits").schedule()
+        with pytest.raises(kinesin.Unavailable, match="does a handler wait"):
+            kinesin_server.advance()
+        end.set()
