@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import signal
+import socket
 import threading
 import typing
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +20,7 @@ from ._pools import Processes, Threads
 from ._task import Task, task_of
 from ._tracing import below
 from ._wire import Duration, Misfit, load_payload, seconds
-from ._worker import Attempt, Worker, default_name, outcome_of, success
+from ._worker import Attempt, Worker, outcome_of, success
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -113,7 +114,7 @@ class App(Client):
             raise Invalid(f"{len(groups)} pools of slots: want {CLAIMS_AT_ONCE_MAX} at most")
         run = _Run(self._handlers, list(self._middleware), seconds(kill_after))
         run.worker = Worker(
-            self.transport, groups, run.begin, run.cancel, name or default_name(), version, lease,
+            self.transport, groups, run.begin, run.cancel, name or f"{socket.gethostname()}-{os.getpid()}", version, lease,
             seconds(grace), seconds(kill_after), exit_with,
         )  # fmt: skip
         self._running = run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import threading
 import traceback
 from collections.abc import Callable, Coroutine
@@ -37,6 +36,7 @@ RESULTS_WAITING_MAX = 2000  # beyond that nothing is claimed
 KEPT_MAX = 10_000  # results that outlive their lease
 ERROR_BYTES_MAX = 1024
 FLUSH_S, LEAVE_S = 5.0, 2.0
+LOOK_S = 0.01  # between two looks whether what has to end has ended
 ABANDONED_DELAY = "500ms"
 FINAL_REFUSALS = (Invalid, Unsupported, Unauthenticated, PermissionDenied)
 
@@ -125,10 +125,6 @@ async def again(what: str, e: Error, failures: int) -> None:
     if failures % 20 == 1:
         log.warning("%s failed; trying again: %s", what, e.detail, extra={"failures": failures})
     await asyncio.sleep(pause_s(failures, 0.05, 0.5 if failures < 200 else 2))
-
-
-def size_of(a: Attempt) -> int:
-    return json_bytes(a.result)
 
 
 def _tail(text: str) -> str:
@@ -249,7 +245,7 @@ class Session:
         self.pools = [Pool(*g) for g in worker.groups]
         self.attempts: dict[str, Attempt] = {}
         self.lost, self.draining = "", False
-        self.gone, self.outbox, self.progress = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.gone, self.outbox = asyncio.Event(), asyncio.Event()
         self.offset = timedelta()  # of the server's clock
         self.kept: list[Attempt] = []
 
@@ -309,7 +305,7 @@ class Session:
 
     def kept_results(self) -> list[Attempt]:
         """Returns what goes with the next registration, of what ended first as much as one call takes."""
-        some = next(chunks(self.kept, size_of, KEPT_MAX, RESULTS_BYTES_MAX), [])
+        some = next(chunks(self.kept, lambda a: json_bytes(a.result), KEPT_MAX, RESULTS_BYTES_MAX), [])
         if len(some) < len(self.kept):
             log.error("results of the lost lease dropped: their tasks run again", extra={"results": len(self.kept) - len(some)})
         return some
@@ -382,14 +378,12 @@ class Session:
     def _end(self, a: Attempt, result: dict[str, Any]) -> None:
         a.end(result)
         self.outbox.set()
-        self.progress.set()
 
     def _forget(self, a: Attempt) -> None:
         self.attempts.pop(a.claim, None)
         a.free()
         for pool in self.pools:
             pool.freed.set()
-        self.progress.set()
 
     async def _send_results(self) -> None:
         """Sends what has ended until it is acknowledged, one call at a time: what ends meanwhile goes with the next one."""
@@ -400,7 +394,7 @@ class Session:
                 self.outbox.clear()
                 await self.outbox.wait()
                 continue
-            batch = next(chunks(waiting, size_of, 1 if single else RESULTS_PER_CALL_MAX, RESULTS_BYTES_MAX))
+            batch = next(chunks(waiting, lambda a: json_bytes(a.result), 1 if single else RESULTS_PER_CALL_MAX, RESULTS_BYTES_MAX))
             if not self.holds():
                 return
             try:
@@ -499,11 +493,7 @@ class Session:
             left = end - now_s()
             if left <= 0 or self.lost != had:
                 return False
-            self.progress.clear()
-            try:
-                await asyncio.wait_for(self.progress.wait(), min(left, 0.5))
-            except asyncio.TimeoutError:
-                pass
+            await asyncio.sleep(min(left, LOOK_S))
         return True
 
     async def _drain(self) -> None:
@@ -541,7 +531,3 @@ class Session:
         log.error("handlers go on without a lease; the process must end", extra={"worker": self.worker, "running": left})
         self.of.exit_with(1)
         raise LeaseLost(f"{self.lost}, and {left} of {len(running)} handlers go on: end the process")
-
-
-def default_name() -> str:
-    return f"{socket.gethostname() or 'worker'}-{os.getpid()}"
