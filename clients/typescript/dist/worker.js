@@ -5,6 +5,7 @@ import { backoff, errorOf, millis, sleep } from "./call.js";
 import { Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported, } from "./errors.js";
 import { mono, monotonicMs, offset, wall } from "./heartbeat.js";
 const claimWaitMs = 20_000;
+const claimWaitFirstMs = 1_000; // until one was answered: its connection, or another one, may be half-open
 const claimLateMs = 4_000; // what comes later must not be started
 const claimMax = 1_000;
 const resultsMax = 1_000; // in a call
@@ -183,15 +184,19 @@ class Session {
     /** Claims tasks of a pool for its free slots, and no more. */
     async #claim(pool) {
         const over = this.#over.signal;
-        for (let failures = 0; !over.aborted;) {
+        for (let [failures, waitMs] = [0, claimWaitFirstMs]; !over.aborted;) {
             if (pool.free < 1) {
                 await new Promise((resolve) => { pool.freed = resolve; });
                 continue;
             }
+            if (!this.#holds()) { // what it got now, it would give back
+                await sleep(100, over).catch(() => { });
+                continue;
+            }
             try {
-                const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${claimWaitMs}ms` };
-                const { tasks } = await this.app.servers.once("POST", "/v1/work/claim", { body, timeoutMs: claimWaitMs + claimLateMs, signal: over });
-                failures = 0;
+                const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${waitMs}ms` };
+                const { tasks } = await this.app.servers.once("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: over });
+                [failures, waitMs] = [0, claimWaitMs];
                 for (const work of tasks)
                     this.#take(pool, work);
             }
@@ -200,6 +205,7 @@ class Session {
                     return;
                 if (error instanceof LeaseLost)
                     return this.#lose("the server says so");
+                waitMs = claimWaitFirstMs;
                 if (failures++ % 20 === 0)
                     this.#log("warn", "claim failed; trying again", { error: String(error) });
                 await sleep(backoff(failures, 100, 5_000), over).catch(() => { });
