@@ -240,7 +240,8 @@ class Session {
         continue;
       }
       try {
-        const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${waitMs}ms` };
+        const again = failures > 0 ? { again: true, running: [...this.#attempts.keys()] } : {}; // what a lost answer had comes back at once
+        const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${waitMs}ms`, ...again };
         const { tasks } = await this.app.servers.once<{ tasks: Claimed[] }>("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: over });
         [failures, waitMs] = [0, claimWaitMs];
         for (const work of tasks) this.#take(pool, work);

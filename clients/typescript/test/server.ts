@@ -56,11 +56,11 @@ function freePort(): Promise<number> {
   });
 }
 
-/** Passes calls on. What `drop` says is served, but its answer never comes. */
+/** Passes calls on. What `drop` and `cut` say is served, but its answer never comes, or its connection breaks. */
 export async function proxyOf(t: TestContext, server: Server) {
   const calls = new EventEmitter();
   const proxy = {
-    url: "", drop: (_path: string) => false, refuse: (_path: string) => false, seen: [] as { path: string; body: string }[],
+    url: "", drop: (_path: string) => false, cut: (_path: string) => false, refuse: (_path: string) => false, seen: [] as { path: string; body: string }[],
     /** Waits for a heartbeat with a task, and returns its claims. */
     heartbeat: async (): Promise<string[]> => {
       for (;;) {
@@ -76,6 +76,7 @@ export async function proxyOf(t: TestContext, server: Server) {
     let body = "";
     const on = request(server.url + path, { method: from.method, headers: from.headers }, (answer) => {
       if (dropped) return void answer.resume();
+      if (proxy.cut(path)) return void from.socket.destroy();
       to.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(to);
     });
