@@ -79,6 +79,7 @@ func present(t *testing.T, name string) string {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(scenarios)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios in %s: %v", scenarios, err)
