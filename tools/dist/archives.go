@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,27 +26,59 @@ type file struct {
 	owner int // uid and gid
 }
 
-// relative finds links of the README to files of the repository, which an archive does not have.
-var relative = regexp.MustCompile(`\]\(([a-zA-Z][^):#]*)`)
+// relative finds links of a README to files of the repository, which no file of a release has beside it.
+var relative = regexp.MustCompile(`\]\(([a-zA-Z.][^):#]*)`)
+
+// readme returns the README of a folder of the module, with links to the repository.
+func (r *release) readme(dir string) ([]byte, error) {
+	text, err := r.read(path.Join(dir, "README.md"))
+	return relative.ReplaceAllFunc(text, func(link []byte) []byte {
+		return []byte("](https://github.com/kinesin-io/kinesin/blob/v" + r.version + "/" + path.Join(dir, string(link[len("]("):])))
+	}), err
+}
 
 // base names the files for a platform.
 func (r *release) base(p platform) string {
 	return fmt.Sprintf("kinesin_%s_%s_%s", r.version, p.os, p.arch)
 }
 
-// archives writes an archive for each platform: the programs, their completions, the README and the licences.
-func (r *release) archives() error {
-	var texts []file
-	for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES", "README.md"} {
+// licences returns that of Kinesin and those of what its programs link, for a folder of an archive.
+func (r *release) licences(dir string) (files []file, err error) {
+	for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES"} {
 		text, err := r.read(name)
 		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: path.Join(dir, name), mode: 0o644, text: text})
+	}
+	return files, nil
+}
+
+// tree returns the files of a folder in the folder dir of the module that keep wants, by their names from dir.
+func (r *release) tree(dir, folder string, keep func(name string) bool) (files []file, err error) {
+	from := os.DirFS(filepath.Join(r.root, dir))
+	err = fs.WalkDir(from, folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !keep(name) {
 			return err
 		}
-		if name == "README.md" {
-			text = relative.ReplaceAll(text, []byte("](https://github.com/kinesin-io/kinesin/blob/v"+r.version+"/$1"))
-		}
-		texts = append(texts, file{name: name, mode: 0o644, text: text})
+		text, err := fs.ReadFile(from, name)
+		files = append(files, file{name: name, mode: 0o644, text: text})
+		return err
+	})
+	return files, err
+}
+
+// archives writes an archive for each platform: the programs, their completions, the README and the licences.
+func (r *release) archives() error {
+	readme, err := r.readme("")
+	if err != nil {
+		return err
 	}
+	texts, err := r.licences("")
+	if err != nil {
+		return err
+	}
+	texts = append(texts, file{name: "README.md", mode: 0o644, text: readme})
 	for _, p := range r.platforms {
 		files, suffix := slices.Clone(texts), ""
 		if p.os == "windows" {

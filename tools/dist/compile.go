@@ -20,6 +20,11 @@ func programsOf(p platform) []string {
 	return []string{"kinesin", "kinesin-bench"}
 }
 
+// sbom names the SBOM of a program for a platform.
+func (r *release) sbom(program string, p platform) string {
+	return fmt.Sprintf("%s_%s_%s_%s.cdx.json", program, r.version, p.os, p.arch)
+}
+
 // compile builds all programs, writes the SBOM of each, and has a program of this machine write the completions.
 func (r *release) compile() (err error) {
 	work, err := os.MkdirTemp("", "kinesin-dist-")
@@ -40,7 +45,7 @@ func (r *release) compile() (err error) {
 			if err := r.compileOne(p, name, path); err != nil {
 				return err
 			}
-			sbom := filepath.Join(r.out, fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, r.version, p.os, p.arch))
+			sbom := filepath.Join(r.out, r.sbom(name, p))
 			root, err := filepath.Abs(r.root)
 			if err != nil {
 				return err

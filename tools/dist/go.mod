@@ -3,6 +3,7 @@ module github.com/kinesin-io/kinesin/tools/dist
 go 1.26.8
 
 require (
+	github.com/BurntSushi/toml v1.6.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/goreleaser/nfpm/v2 v2.43.4
 	github.com/sassoftware/go-rpmutils v0.4.0

@@ -65,13 +65,11 @@ func (r *release) imageOf(p platform) (v1.Image, error) {
 		{name: "kinesin", mode: 0o755, text: r.programs[p]["kinesin"]},
 		{name: "licenses/", mode: fs.ModeDir | 0o755},
 	}
-	for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES"} {
-		text, err := r.read(name)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{name: "licenses/" + name, mode: 0o644, text: text})
+	licences, err := r.licences("licenses")
+	if err != nil {
+		return nil, err
 	}
+	files = append(files, licences...)
 	files = append(files,
 		file{name: "var/", mode: fs.ModeDir | 0o755},
 		file{name: "var/lib/", mode: fs.ModeDir | 0o755},

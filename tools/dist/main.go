@@ -1,4 +1,4 @@
-// Command dist makes the files of a release: archives, packages, an image, a Homebrew formula, SBOMs and checksums. The same
+// Command dist makes the files of a release: archives, packages, an image, a Homebrew formula, packages of pip and npm, SBOMs and checksums. The same
 // commit, version and Go make the same bytes: times are those of the commit, and no name of a user or machine is in them.
 //
 //	dist -root DIR -out DIR -version V -time SECONDS -platforms 'OS/ARCH …' -- go build FLAGS…
@@ -30,8 +30,8 @@ func main() {
 	}
 }
 
-// semver is a version without a v before it.
-var semver = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+// semver is a version without a v before it, that Python has a form for, too.
+var semver = regexp.MustCompile(`^\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
 // sums is the file of checksums. A folder that has it is a dist, and may be replaced.
 const sums = "SHA256SUMS"
@@ -47,7 +47,7 @@ func run(args []string) error {
 		return err
 	}
 	if !semver.MatchString(*version) {
-		return fmt.Errorf("version %q: want one such as 0.1.0", *version)
+		return fmt.Errorf("version %q: want one such as 0.1.0 or 0.1.0-rc.1 (alpha, beta, rc)", *version)
 	}
 	at, err := strconv.ParseInt(*seconds, 10, 64)
 	if err != nil {
@@ -115,7 +115,7 @@ type release struct {
 
 // make makes all files, and then their checksums.
 func (r *release) make() error {
-	for _, step := range []func() error{r.compile, r.archives, r.packages, r.image, r.compose, r.formula} {
+	for _, step := range []func() error{r.compile, r.archives, r.packages, r.image, r.compose, r.formula, r.python, r.npm} {
 		if err := step(); err != nil {
 			return err
 		}

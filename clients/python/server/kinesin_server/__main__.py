@@ -1,0 +1,5 @@
+"""Becomes the program: python -m kinesin_server."""
+
+from . import main
+
+main()
