@@ -101,9 +101,15 @@ func TestVersions(t *testing.T) {
 	for file, pattern := range map[string]string{
 		"deploy/chart/kinesin/Chart.yaml": `(?m)^(?:version|appVersion): "?([^"\s]+)`,
 		"deploy/compose.yaml":             `image: ghcr.io/kinesin-io/kinesin:(\S+)`,
-		"docs/start/install.md":           `(?:kinesin_|kinesin-|kinesin:)(\d+\.\d+\.\d+)`,
+		"docs/start/install.md":           `(?:kinesin_|kinesin-|kinesin_server-|kinesin:)(\d+\.\d+\.\d+)`,
 		"docs/how-to/kubernetes.md":       `(?:kinesin:|Kinesin |tag: ")(\d+\.\d+\.\d+)`,
 		"docs/reference/terraform.md":     `\?ref=v(\d+\.\d+\.\d+)`,
+
+		"clients/python/kinesin/__init__.py": `__version__ = "([^"]+)`,
+		"clients/python/pyproject.toml":      `kinesin-server==([^"]+)`,
+		"clients/python/README.md":           `kinesin-(\d+\.\d+\.\d+)`,
+		"clients/typescript/package.json":    `(?m)^  "version": "([^"]+)`,
+		"clients/typescript/README.md":       `kinesin-(\d+\.\d+\.\d+)`,
 	} {
 		all := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, filepath.Join(root, file)), -1)
 		if len(all) == 0 {
