@@ -43,6 +43,7 @@
 //	api                 the wire contract, version 1
 //	sdk                 Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time,
 //	                    sdk/sqsinbound schedules over SQS alone
+//	target/httptarget   the handler that calls a URL for each task
 //	clients             the clients in Python and TypeScript, over plain HTTP
 //	web                 the console: pages for operators
 //	server              composes the roles into one process, and chooses the drivers

@@ -378,6 +378,11 @@ func TestBadUsage(t *testing.T) {
 		{"worker --lambda a --env A=1 -- true", `"A=1" is no name of a variable`},
 		{"worker --lambda a --env A,,B -- true", `"" is no name of a variable`},
 		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
+		{"worker --lambda a --http http://a -- true", "want one of them"},
+		{"worker --lambda a --http http://a --env A", "does not go with --http"},
+		{"worker --lambda a --http a.example/x", "want http or https"},
+		{"worker --lambda a --http-secret-file x -- true", "without --http"},
+		{"worker --lambda a --http http://a --http-secret-file /no/such/file", "--http-secret-file"},
 	} {
 		o := run(t.Context(), nil, "", strings.Fields(c.line)...)
 		o.check(t, c.line, 2, c.says)

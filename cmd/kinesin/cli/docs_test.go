@@ -91,7 +91,7 @@ var subjects = []struct{ title, note, command, names string }{
 	{"Clients and workers", "Of all commands that call a server. **Several servers** over one store are a list: `--server 10.0.0.1:7070,10.0.0.2:7070`, " +
 		"16 at most. Clients use the first, and the next when that fails: at once if it refuses the connection, after 0.8 s if nothing " +
 		"answers. Workers keep their leases and running tasks meanwhile.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
-	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env"},
+	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env http http-secret-file"},
 	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks.", "serve", "listen roles horizon window payload-max drain match watch-workers"},
 	{
 		"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +

@@ -45,6 +45,8 @@ type workerFlags struct {
 	name         string
 	version      string
 	env          []string // nil: all
+	url          string   // to call instead of running a command
+	secretFile   string   // of what signs the calls
 	log          logFlags
 }
 
@@ -52,16 +54,20 @@ func (a *app) workerCommand() *cobra.Command {
 	w := workerFlags{concurrency: 1, lease: leaseDefault, grace: graceDefault}
 	w.log.level = "warn"
 	c := &cobra.Command{
-		Use:   "worker --lambda L… [flags] -- CMD ARG…",
-		Short: "Run a command for each task",
+		Use:   "worker --lambda L… [flags] {-- CMD ARG… | --http URL}",
+		Short: "Run a command, or call a URL, for each task",
 		Long:  workerLong,
 		Example: `  kinesin worker --lambda greet -- sh -c 'echo "hello $(cat), attempt $KINESIN_ATTEMPT"'
-  kinesin worker --lambda resize,crop --concurrency 4 -- python3 images.py`,
+  kinesin worker --lambda resize,crop --concurrency 4 -- python3 images.py
+  kinesin worker --lambda mail --http http://127.0.0.1:8080/tasks`,
 	}
 	w.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, command []string) error {
 		if err := w.check(command, c.ArgsLenAtDash()); err != nil {
 			return err
+		}
+		if w.url != "" {
+			return a.workByHTTP(ctx, &w)
 		}
 		return a.work(ctx, &w, command)
 	})
@@ -104,6 +110,10 @@ when the lease is lost, SIGKILL at once. A guard process sees to it that no comm
 SIGTERM and Ctrl-C drain the worker: it takes no more tasks and waits for commands, for --grace at most; those that still run get
 SIGTERM shortly before, then SIGKILL, and their tasks go back, which is no failure. A second signal kills them at once.
 
+With --http it runs no command: it sends the payload to a URL, as the target of a lambda is called (kinesin lambda create
+--target). Answers of 2xx are success, with up to 32 KiB of the body as the result; 408, 425, 429, 5xx and no answer are tried
+again; others are failures that no retry can mend. Any address may be called.
+
 Exit 1 when the lease was lost while commands ran, or the server refuses the worker: run it under a supervisor. Exit 2 when CMD
 cannot be found.`
 
@@ -115,7 +125,9 @@ func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
 	f.StringVar(&w.version, "worker-version", "", "version of the command in attempts, such as 2.4.1; none when not set")
 	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of variables that the command inherits; all but KINESIN_… when not set")
-	settings.Mark(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env")
+	f.StringVar(&w.url, "http", "", "`URL` to call for each task, in place of a command; words: {key}, {tag.NAME}")
+	f.StringVar(&w.secretFile, "http-secret-file", "", "`FILE` of one or two lines whsec_BASE64, which sign the calls as Standard Webhooks does")
+	settings.Mark(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env", "http", "http-secret-file")
 	w.log.add(f)
 }
 
@@ -125,8 +137,15 @@ func (w *workerFlags) check(command []string, dash int) error {
 		return usagef("--lambda is missing: it names the lambdas whose tasks to run")
 	case dash > 0:
 		return usagef("%q stands before --: want flags before it, and the command after it", command[0])
+	case w.url != "" && len(command) > 0:
+		return usagef("--http %s and a command: want one of them", w.url)
+	case w.url != "" && w.env != nil:
+		return usagef("--env is for commands: it does not go with --http")
+	case w.url == "" && w.secretFile != "":
+		return usagef("--http-secret-file without --http: it signs calls of a URL")
+	case w.url != "":
 	case len(command) == 0 || command[0] == "":
-		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat")
+		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat; or name a URL with --http")
 	}
 	for _, name := range w.env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -172,7 +191,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (e
 	if err != nil {
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
-	err = runCommands(ctx, k, a.conn.Server, flags, &commands{Executor: e, outcomes: outcomes, ended: map[string]int64{}, say: flags.log.sayer(a)}, guard)
+	err = runCommands(ctx, k, a.conn.Server, flags, &commands{Executor: e, outcomes: outcomes, observer: newObserver(flags.log.sayer(a))}, guard)
 	return errors.Join(a.conn.Explain(err), guard.Close())
 }
 
@@ -198,16 +217,25 @@ func (a *app) startGuard(outcomesDir string) (*executor.Guard, error) {
 // commands runs the tasks of one worker.
 type commands struct {
 	*executor.Executor
+	*observer
 
 	outcomes *outcomeFiles
-	say      func(format string, args ...any)
+	fail     context.CancelCauseFunc // ends the worker
+}
 
-	fail   context.CancelCauseFunc // ends the worker
-	worker atomic.Pointer[string]  // the id of the newest lease
-	broken atomic.Bool             // the stream of tasks broke, and the server has not answered since
+// observer says what becomes of a worker.
+type observer struct {
+	say func(format string, args ...any)
+
+	worker atomic.Pointer[string] // the id of the newest lease
+	broken atomic.Bool            // the stream of tasks broke, and the server has not answered since
 
 	mu    sync.Mutex
 	ended map[string]int64 // attempts, by outcome
+}
+
+func newObserver(say func(format string, args ...any)) *observer {
+	return &observer{say: say, ended: map[string]int64{}}
 }
 
 // leftToOthers reports whether an attempt was stopped because its task may run elsewhere.
@@ -224,23 +252,23 @@ func (c *commands) unguarded(err error) {
 }
 
 // held notes the lease of the worker, and says when it is a new one or the server answers again.
-func (c *commands) held(worker string, lambdas []string, server string) {
-	before, again := c.worker.Swap(&worker), c.broken.Swap(false)
+func (o *observer) held(worker string, lambdas []string, server string) {
+	before, again := o.worker.Swap(&worker), o.broken.Swap(false)
 	switch {
 	case before == nil:
-		c.say("registered for %s at %s", strings.Join(lambdas, ", "), server)
+		o.say("registered for %s at %s", strings.Join(lambdas, ", "), server)
 	case *before != worker:
-		c.say("registered again at %s", server)
+		o.say("registered again at %s", server)
 	case again:
-		c.say("connected again to %s", server)
+		o.say("connected again to %s", server)
 	}
 }
 
 // count counts an attempt that has ended.
-func (c *commands) count(_ *sdk.Work, o sdk.Outcome, _ time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended[string(o)]++
+func (o *observer) count(_ *sdk.Work, how sdk.Outcome, _ time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended[string(how)]++
 }
 
 func runCommands(ctx context.Context, k *sdk.Client, server string, flags *workerFlags, c *commands, guard *executor.Guard) error {
@@ -253,9 +281,18 @@ func runCommands(ctx context.Context, k *sdk.Client, server string, flags *worke
 		c.unguarded(guard.HoldsFor(left))
 		c.held(worker, flags.lambdas, server)
 	}
+	err := c.run(ctx, k, flags, c.handle, held)
+	if cause := context.Cause(ctx); errors.Is(cause, executor.ErrGuard) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// run runs a worker with one handler for all its lambdas, until ctx ends.
+func (o *observer) run(ctx context.Context, k *sdk.Client, flags *workerFlags, handle sdk.Handler, held func(worker string, left time.Duration)) error {
 	options := []sdk.WorkerOption{
 		sdk.Slots(flags.concurrency), sdk.Version(flags.version), sdk.Lease(flags.lease),
-		sdk.Observe(sdk.Hooks{LeaseHeld: held, Broken: func(error) { c.broken.Store(true) }, Ended: c.count}),
+		sdk.Observe(sdk.Hooks{LeaseHeld: held, Broken: func(error) { o.broken.Store(true) }, Ended: o.count}),
 		sdk.Grace(flags.grace - flags.termToKill()), sdk.KillAfter(flags.termToKill() + reportWithin),
 	}
 	if flags.name != "" {
@@ -263,14 +300,11 @@ func runCommands(ctx context.Context, k *sdk.Client, server string, flags *worke
 	}
 	w := sdk.NewWorker(k, options...)
 	for _, name := range flags.lambdas {
-		w.Register(name, c.handle)
+		w.Register(name, handle)
 	}
 	err := w.Run(ctx)
 	if err == nil { // the worker has left, so nothing is counted any more
-		c.say("stopped: %s; what waits starts when a worker for %s runs again", cmp.Or(outcomesText(c.ended), "no task ran"), strings.Join(flags.lambdas, ", "))
-	}
-	if cause := context.Cause(ctx); errors.Is(cause, executor.ErrGuard) {
-		return errors.Join(cause, err)
+		o.say("stopped: %s; what waits starts when a worker for %s runs again", cmp.Or(outcomesText(o.ended), "no task ran"), strings.Join(flags.lambdas, ", "))
 	}
 	return err
 }

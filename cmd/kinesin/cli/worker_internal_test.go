@@ -8,7 +8,7 @@ import (
 func TestTheWorkerSaysWhenItHasRegistered(t *testing.T) {
 	t.Parallel()
 	said := ""
-	c := &commands{say: func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "\n" }}
+	c := newObserver(func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "\n" })
 	for _, held := range []struct {
 		worker string
 		broken bool

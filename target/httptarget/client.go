@@ -1,0 +1,63 @@
+package httptarget
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// Bounds of the connections of a Client.
+const (
+	connectMax             = 10 * time.Second // to connect, and to agree on TLS, each
+	idleConnsMax           = 10_000
+	idleConnsPerHostMax    = 100
+	idleMax                = 30 * time.Second
+	answerHeaderBytesMax   = 64 << 10
+	pingAfter, pingTimeout = 15 * time.Second, 15 * time.Second // a connection of HTTP/2 on which nothing comes
+)
+
+// Config configures a Client.
+type Config struct {
+	Guard   *Guard      // nil: any address may be called
+	Clock   clock.Clock // required
+	Version string      // of this program, in User-Agent; empty: none
+}
+
+// Client has what the runners of a process share: the connections, and how many calls each host gets at a
+// time. It is safe for concurrent use.
+type Client struct {
+	clock     clock.Clock
+	userAgent string
+	http      *http.Client
+	windows   *windows
+}
+
+// NewClient returns a client. Close it to close its connections.
+func NewClient(c Config) *Client {
+	dialer := &net.Dialer{Timeout: connectMax}
+	if c.Guard != nil {
+		dialer.Control = c.Guard.control
+	}
+	agent := "kinesin"
+	if c.Version != "" {
+		agent += "/" + c.Version
+	}
+	return &Client{
+		clock: c.Clock, userAgent: agent, windows: newWindows(),
+		http: &http.Client{
+			// A redirect would take the call, with its headers, to where its settings do not name.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			// No proxy: its address would be what the guard sees. No compression: the result is what was sent.
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true, TLSHandshakeTimeout: connectMax,
+				MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsPerHostMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: answerHeaderBytesMax,
+				HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+			},
+		},
+	}
+}
+
+// Close closes idle connections. Calls in flight go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -1,0 +1,146 @@
+package httptarget
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Runner calls a target. Its Run is an sdk.Handler.
+type Runner struct {
+	client *Client
+	target task.Target
+	url    *task.TargetURL
+}
+
+// Runner returns the runner of an http target; task.ErrInvalid refuses its settings.
+func (c *Client) Runner(t task.Target) (*Runner, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	u, err := task.ParseTargetURL(t.URL)
+	return &Runner{client: c, target: t, url: u}, err
+}
+
+// Run makes one call, and ends the attempt by its answer.
+func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
+	o := r.Outcome(ctx, t)
+	if o.Kind != task.OutcomeSuccess {
+		return &sdkconfig.OutcomeError{Outcome: o}
+	}
+	if o.Result != nil {
+		t.SetResult(o.Result)
+	}
+	return nil
+}
+
+// Outcome makes one call, and returns how its answer ends the attempt.
+func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Outcome {
+	u, err := r.url.Of(t.Key, t.Tags)
+	if err != nil {
+		return controller.Outcome{Kind: task.OutcomeFatal, Error: err.Error()}
+	}
+	a, err := r.call(ctx, t, u)
+	if err != nil {
+		return noAnswer(u.Host, err)
+	}
+	return a.outcome(t, u.Host, r.client.clock.Now().Time())
+}
+
+// call waits for the window of the host, and makes the call.
+func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL) (a *answer, err error) {
+	request, err := r.request(ctx, t, u)
+	if err != nil {
+		return nil, err
+	}
+	if w := r.client.windows.get(u.Host); w != nil {
+		if err := w.enter(ctx); err != nil {
+			return nil, fmt.Errorf("it gets %w", err)
+		}
+		began := r.client.clock.Now()
+		defer func() { w.leave(verdictOf(ctx, a, err), began, r.client.clock.Now()) }()
+	}
+	response, err := r.client.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // read as far as it counts
+	return readAnswer(response)
+}
+
+// verdictOf returns what a call tells of its host.
+func verdictOf(ctx context.Context, a *answer, err error) verdict {
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return unknown
+	case err != nil || a.isOverload():
+		return overloaded
+	}
+	return good
+}
+
+// request returns the call for an attempt.
+func (r *Runner) request(ctx context.Context, t *sdk.Task[[]byte], u *url.URL) (*http.Request, error) {
+	method, body := r.target.Method, t.Payload
+	if method == "" {
+		method = task.TargetMethodDefault
+	}
+	if method == http.MethodGet || method == http.MethodDelete {
+		body = nil
+	}
+	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	h := request.Header
+	h.Set("User-Agent", r.client.userAgent)
+	if len(body) > 0 {
+		h.Set("Content-Type", contentType(body))
+	}
+	for name, value := range r.target.Headers {
+		h.Set(name, value)
+	}
+	describe(h, t)
+	sign(h, r.target.Secrets, string(t.ID), r.client.clock.Now().Time(), body)
+	return request, nil
+}
+
+// describe adds the headers that describe an attempt.
+func describe(h http.Header, t *sdk.Task[[]byte]) {
+	h.Set("kinesin-task", string(t.ID))
+	h.Set("kinesin-attempt", strconv.Itoa(t.Attempt))
+	h.Set("kinesin-lambda", t.Lambda)
+	h.Set("kinesin-due", t.Due.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	if t.Key != "" {
+		h.Set("kinesin-key", url.PathEscape(t.Key)) // it may have any character
+	}
+	if o := t.Occurrence; o != nil {
+		h.Set("kinesin-nominal", o.Nominal.UTC().Format(time.RFC3339))
+	}
+	if t.Traceparent != "" {
+		h.Set("traceparent", t.Traceparent)
+	}
+}
+
+// contentType tells the forms of a payload apart, as the API does.
+func contentType(payload []byte) string {
+	switch {
+	case !utf8.Valid(payload):
+		return "application/octet-stream"
+	case json.Valid(payload):
+		return "application/json"
+	}
+	return "text/plain; charset=utf-8"
+}
