@@ -130,6 +130,7 @@ type Lambda struct {
 	// RetryShare is how many retries may start for each first start; 0: any number.
 	RetryShare float64 `json:"retry_share,omitempty"`
 	Breaker    Breaker `json:"breaker,omitzero"` // the zero value is none
+	Target     *Target `json:"target,omitempty"` // nil: workers run the tasks
 	Created    Instant `json:"created_us"`
 	Deleting   bool    `json:"deleting,omitempty"` // refuses new tasks while its live tasks are dropped
 
@@ -200,7 +201,8 @@ func (l Lambda) Validate() error {
 		unlessZero(l.KeyRetention, durationBetween("key retention", l.KeyRetention, RetentionMin, RetentionMax)),
 		unlessZero(l.PoisonBound, between("poison bound", int64(l.PoisonBound), PoisonBoundMin, PoisonBoundMax)),
 		unlessZero(l.StartWithin, durationBetween("start within", l.StartWithin, StartWithinMin, StartWithinMax)),
-		l.checkKeyLimits())
+		l.checkKeyLimits(),
+		l.checkTarget())
 	return errors.Join(append(errs, l.checkBrakes()...)...)
 }
 

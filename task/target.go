@@ -89,6 +89,17 @@ func (t *Target) Validate() error {
 	return errors.Join(errs...)
 }
 
+// checkTarget checks the target of a lambda, if it has one.
+func (l *Lambda) checkTarget() error {
+	switch {
+	case l.Target == nil:
+		return nil
+	case l.Mode == Deliver:
+		return fmt.Errorf("%w target: lambda %s is of mode deliver, whose tasks are put on a queue and not executed by Kinesin", ErrInvalid, l.Name)
+	}
+	return l.Target.Validate()
+}
+
 func (t *Target) checkFunction() error {
 	switch {
 	case !functionForm.MatchString(t.URL):
@@ -140,6 +151,14 @@ func ParseTargetSecret(text string) ([]byte, error) {
 	}
 	return secret, nil
 }
+
+// TargetSecretText returns the text form of a secret.
+func TargetSecretText(secret []byte) string {
+	return TargetSecretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
+
+// HeaderNames returns the names of the headers, in order.
+func (t *Target) HeaderNames() []string { return slices.Sorted(maps.Keys(t.Headers)) }
 
 // KeepsTo reports whether t goes to the same host as before, so that it may keep the headers and secrets that
 // were given for that host.

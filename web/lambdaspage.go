@@ -361,6 +361,7 @@ func lambdaFacts(b *lambdaBody) g.Group {
 		g.If(b.GetStartWithin() != 0, fact("Start within", text(microsText(b.GetStartWithin())+" of the due time, or it expires"))),
 		g.If(b.GetLimitKeyConcurrency() != 0, fact("Of one limit key", textf("%d at once", b.GetLimitKeyConcurrency()))),
 		g.If(b.GetLimitKeyRate() != 0, fact("Of one limit key", text(rateText(b.GetLimitKeyRate())+" starts per second"))),
+		g.If(b.GetTarget() != nil, fact("Target", text(b.GetTarget().GetUrl()))),
 		g.If(b.GetRetryShare() != 0, fact("Retry budget", text(rateText(b.GetRetryShare())+" retries for each first start"))),
 		g.If(b.GetBreaker() != nil, fact("Circuit breaker", text(
 			"opens when "+rateText(b.GetBreaker().GetFailures())+" of the attempts fail over "+microsText(b.GetBreaker().GetWindow())),

@@ -60,8 +60,18 @@ type Lambda struct {
 	Live                *LambdaStats      `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"`                                                             // only in the answer to a GetLambda that asks for it
 	RetryShare          float64           `protobuf:"fixed64,25,opt,name=retry_share,json=retryShare,proto3" json:"retry_share,omitempty"`                             // how many retries may start for each first start, 0.01 to 10; 0: any number
 	Breaker             *Breaker          `protobuf:"bytes,26,opt,name=breaker,proto3" json:"breaker,omitempty"`                                                       // absent: none
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What servers call for each task, in place of workers; absent: workers run the tasks. Not for mode deliver.
+	Target *Target `protobuf:"bytes,29,opt,name=target,proto3" json:"target,omitempty"`
+	// Headers of the calls of an http target, each "name: value" with the name in small letters; at most 16 of 4,096
+	// bytes. They are not shown, and are for the host of the target: another host takes new ones.
+	TargetHeaders []string `protobuf:"bytes,30,rep,name=target_headers,json=targetHeaders,proto3" json:"target_headers,omitempty"`
+	// Secrets that sign the calls of an http target as Standard Webhooks says, each "whsec_" and the base64 of 24 to 64
+	// bytes; two while one is rotated. They are not shown, and are for the host of the target, as its headers.
+	TargetSecrets     []string `protobuf:"bytes,31,rep,name=target_secrets,json=targetSecrets,proto3" json:"target_secrets,omitempty"`
+	TargetHeaderNames []string `protobuf:"bytes,32,rep,name=target_header_names,json=targetHeaderNames,proto3" json:"target_header_names,omitempty"`  // of target_headers, in order
+	TargetSecretCount uint32   `protobuf:"varint,33,opt,name=target_secret_count,json=targetSecretCount,proto3" json:"target_secret_count,omitempty"` // how many target_secrets there are
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
@@ -269,6 +279,105 @@ func (x *Lambda) GetBreaker() *Breaker {
 	return nil
 }
 
+func (x *Lambda) GetTarget() *Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Lambda) GetTargetHeaders() []string {
+	if x != nil {
+		return x.TargetHeaders
+	}
+	return nil
+}
+
+func (x *Lambda) GetTargetSecrets() []string {
+	if x != nil {
+		return x.TargetSecrets
+	}
+	return nil
+}
+
+func (x *Lambda) GetTargetHeaderNames() []string {
+	if x != nil {
+		return x.TargetHeaderNames
+	}
+	return nil
+}
+
+func (x *Lambda) GetTargetSecretCount() uint32 {
+	if x != nil {
+		return x.TargetSecretCount
+	}
+	return 0
+}
+
+// Target is what servers call for each task of a lambda.
+type Target struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An http or https URL, of at most 2,048 bytes, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL
+	// stand for those of the task.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// of an http target; default: POST
+	Method        string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	Slots         uint32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"` // how many calls each server makes at a time, up to 10,000; 0: 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Target) Reset() {
+	*x = Target{}
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Target) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Target) ProtoMessage() {}
+
+func (x *Target) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Target.ProtoReflect.Descriptor instead.
+func (*Target) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Target) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Target) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Target) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
 // Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
 type Breaker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -280,7 +389,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[1]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +401,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[1]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +414,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{1}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -331,7 +440,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[2]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +452,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[2]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +465,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{2}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -376,7 +485,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[3]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +497,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[3]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +510,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{3}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -429,7 +538,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[4]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +550,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[4]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +563,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{4}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -487,7 +596,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[5]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +608,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[5]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +621,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{5}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -530,7 +639,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[6]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +651,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[6]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +664,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{6}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{7}
 }
 
 type ListLambdasResponse struct {
@@ -567,7 +676,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[7]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +688,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[7]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +701,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{7}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -614,7 +723,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[8]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +735,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[8]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +748,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -665,7 +774,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[9]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +786,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[9]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +799,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -711,7 +820,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[10]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +832,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[10]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +845,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -770,7 +879,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[11]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +891,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[11]
+	mi := &file_kinesin_v1_lambda_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +904,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_lambda_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -817,7 +926,8 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xd6\b\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xd4\n" +
+	"\n" +
 	"\x06Lambda\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xd8\xf3\x18\x01\x88\xf4\x18\x01R\x04name\x12+\n" +
 	"\x04mode\x18\x02 \x01(\tB\x17\xfa\xf3\x18\x0fmanaged deliver\x88\xf4\x18\x01R\x04mode\x12(\n" +
@@ -852,10 +962,19 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x04live\x18\x1c \x01(\v2\x17.kinesin.v1.LambdaStatsB\x04\xc8\xf3\x18\x01R\x04live\x12\x1f\n" +
 	"\vretry_share\x18\x19 \x01(\x01R\n" +
 	"retryShare\x12-\n" +
-	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +
+	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x12*\n" +
+	"\x06target\x18\x1d \x01(\v2\x12.kinesin.v1.TargetR\x06target\x12/\n" +
+	"\x0etarget_headers\x18\x1e \x03(\tB\b\xc0\xf3\x18\x06\xf0\xf3\x18\x10R\rtargetHeaders\x12/\n" +
+	"\x0etarget_secrets\x18\x1f \x03(\tB\b\xc0\xf3\x18\x06\xf0\xf3\x18\x02R\rtargetSecrets\x128\n" +
+	"\x13target_header_names\x18  \x03(\tB\b\xc8\xf3\x18\x01\xf0\xf3\x18\x10R\x11targetHeaderNames\x124\n" +
+	"\x13target_secret_count\x18! \x01(\rB\x04\xc8\xf3\x18\x01R\x11targetSecretCount\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"C\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"m\n" +
+	"\x06Target\x12\x16\n" +
+	"\x03url\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x03url\x125\n" +
+	"\x06method\x18\x02 \x01(\tB\x1d\xfa\xf3\x18\x19POST PUT PATCH DELETE GETR\x06method\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\"C\n" +
 	"\aBreaker\x12\x1a\n" +
 	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
 	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"G\n" +
@@ -905,48 +1024,50 @@ func file_kinesin_v1_lambda_service_proto_rawDescGZIP() []byte {
 	return file_kinesin_v1_lambda_service_proto_rawDescData
 }
 
-var file_kinesin_v1_lambda_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_kinesin_v1_lambda_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_kinesin_v1_lambda_service_proto_goTypes = []any{
 	(*Lambda)(nil),               // 0: kinesin.v1.Lambda
-	(*Breaker)(nil),              // 1: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),  // 2: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil), // 3: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),     // 4: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),    // 5: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),   // 6: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),  // 7: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),  // 8: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil), // 9: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),  // 10: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil), // 11: kinesin.v1.DeleteLambdaResponse
-	nil,                          // 12: kinesin.v1.Lambda.PriorityWeightsEntry
-	(*LambdaStats)(nil),          // 13: kinesin.v1.LambdaStats
+	(*Target)(nil),               // 1: kinesin.v1.Target
+	(*Breaker)(nil),              // 2: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),  // 3: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil), // 4: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),     // 5: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),    // 6: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),   // 7: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),  // 8: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),  // 9: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil), // 10: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),  // 11: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil), // 12: kinesin.v1.DeleteLambdaResponse
+	nil,                          // 13: kinesin.v1.Lambda.PriorityWeightsEntry
+	(*LambdaStats)(nil),          // 14: kinesin.v1.LambdaStats
 }
 var file_kinesin_v1_lambda_service_proto_depIdxs = []int32{
-	12, // 0: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	13, // 1: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	1,  // 2: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	0,  // 3: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	0,  // 4: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	0,  // 5: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	0,  // 6: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	0,  // 7: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	0,  // 8: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	2,  // 9: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	4,  // 10: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	6,  // 11: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	8,  // 12: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	10, // 13: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	3,  // 14: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	5,  // 15: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	7,  // 16: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	9,  // 17: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	11, // 18: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 0: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	14, // 1: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	2,  // 2: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	1,  // 3: kinesin.v1.Lambda.target:type_name -> kinesin.v1.Target
+	0,  // 4: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	0,  // 5: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	0,  // 6: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	0,  // 7: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	0,  // 8: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	0,  // 9: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	3,  // 10: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	5,  // 11: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	7,  // 12: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	9,  // 13: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	11, // 14: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	4,  // 15: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	6,  // 16: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	8,  // 17: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	10, // 18: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	12, // 19: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_lambda_service_proto_init() }
@@ -962,7 +1083,7 @@ func file_kinesin_v1_lambda_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_lambda_service_proto_rawDesc), len(file_kinesin_v1_lambda_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

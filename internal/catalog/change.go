@@ -116,6 +116,9 @@ func describe(l task.Lambda) string {
 	if l.Breaker.IsSet() {
 		text += fmt.Sprintf(", breaker failures %v in %v", l.Breaker.Failures, l.Breaker.Window)
 	}
+	if l.Target != nil {
+		text += fmt.Sprintf(", target %s", l.Target.URL)
+	}
 	if weights := l.NamedWeights(); weights != nil {
 		text += fmt.Sprintf(", priority weights %v", weights)
 	}

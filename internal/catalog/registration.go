@@ -68,6 +68,7 @@ func CheckSettings(mode task.Mode, given task.Lambda) error {
 		{"priority weights", given.PriorityWeights != nil},
 		{"limits by key", given.HasKeyLimits()},
 		{"retry share", given.RetryShare != 0},
+		{"target", given.Target != nil},
 		{"breaker", given.Breaker != task.Breaker{}},
 	} {
 		if setting.given {
@@ -130,6 +131,11 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		settings := r.Lambda
 		settings.Ref, settings.Created, settings.LimitKeySet = e.Ref, e.Created, e.LimitKeySet
 		settings.Shards, settings.ShardHistory = e.Shards, e.ShardHistory
+		if settings.Target != nil && e.Target != nil && settings.Target.KeepsTo(e.Target) { // no registration has these
+			kept := *settings.Target
+			kept.Headers, kept.Secrets = e.Target.Headers, e.Target.Secrets
+			settings.Target = &kept
+		}
 		e.Lambda, e.Registration, e.Meaning = settings, r.Sum, r.Meaning
 		return nil
 	})

@@ -63,7 +63,17 @@ type Lambda struct {
 	// Breaker pauses the lambda while its tasks fail. An update changes it as a whole. Not for ModeDeliver.
 	Breaker Breaker
 
+	// Target is what servers call for each task, in place of workers; nil: none. Not for ModeDeliver.
+	Target *Target
+	// TargetHeaders are those of the calls of an http target, each "name: value" with the name in small letters, at
+	// most 16. TargetSecrets sign these calls as Standard Webhooks says: each is "whsec_" and the base64 of 24 to 64
+	// bytes; there are two while one is rotated. No answer has them. A target for another host needs new ones.
+	TargetHeaders, TargetSecrets []string
+
 	// The fields below are read only.
+
+	TargetHeaderNames []string // of TargetHeaders, in order
+	TargetSecretCount int
 
 	Created    time.Time
 	Version    uint64 // rises with each change
@@ -83,6 +93,15 @@ type Lambda struct {
 type Breaker struct {
 	Failures float64       // share of the attempts that ended within Window at which it pauses, 0.01 to 1; zero: never
 	Window   time.Duration // 10 s to 1 h; zero: 1 min
+}
+
+// Target is what servers call for each task of a lambda.
+type Target struct {
+	// URL is an http or https URL, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL stand for
+	// those of the task.
+	URL    string
+	Method string // of an http target: POST, PUT, PATCH, DELETE or GET; empty: POST
+	Slots  int    // how many calls each server makes at a time, up to 10,000; zero: 100
 }
 
 // Lambdas has the calls about the settings of lambdas.
@@ -162,7 +181,7 @@ func (s Lambdas) List(ctx context.Context) ([]Lambda, error) {
 type LambdaUpdateOptions struct {
 	// Reset names settings that get their defaults again, as JSON has them: max_attempts, timeout, backoff_min,
 	// backoff_max, retention, key_retention, poison_bound, start_within, priority_weights, limit_key_concurrency,
-	// limit_key_rate, retry_share, breaker.
+	// limit_key_rate, retry_share, breaker, target, target_headers, target_secrets.
 	Reset []string
 }
 

@@ -200,6 +200,7 @@ func TestSettingsOfALambda(t *testing.T) {
 	want.Retention, want.KeyRetention, want.PoisonBound, want.StartWithin = 48*time.Hour, time.Hour, 5, time.Minute
 	want.PriorityWeights = map[string]int{"high": 8, "normal": 2, "low": 1}
 	want.LimitKeyConcurrency, want.LimitKeyRate, want.RetryShare, want.Breaker = 3, 0.5, 0.2, admin.Breaker{Failures: 0.5, Window: time.Hour}
+	want.Target = &admin.Target{URL: "https://a.example/{key}", Method: "PUT", Slots: 7}
 	if got := update(want); !reflect.DeepEqual(got, want) { // as it was read, but for what changes
 		t.Errorf("set: %+v, want %+v", got, want)
 	}

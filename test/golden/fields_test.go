@@ -228,7 +228,7 @@ func TestCommandsHaveEachField(t *testing.T) {
 		"request_id": "the SDK chooses", "blob": "the SDK stores large payloads", "else": "in the file of --then", "finally": "in the file of --then",
 	}
 	cron := but{"name": argument, "version": "set reads it", "tags": "as --tag", "dry_run": "cron preview shows what would fire"}
-	lambda := but{"name": argument, "breaker": "as --breaker-failures and --breaker-window", "backoff_min": "as --backoff", "backoff_max": "as --backoff"}
+	lambda := but{"name": argument, "breaker": "as --breaker-failures and --breaker-window", "backoff_min": "as --backoff", "backoff_max": "as --backoff", "target_headers": "as --target-header", "target_secrets": "as --target-secret-file"}
 	names := but{"ids": argument, "keys": "as --key", "due": "as --at", "delay": "as --in"}
 	for command, c := range map[string]struct {
 		request proto.Message
@@ -278,7 +278,10 @@ func TestModuleHasEachField(t *testing.T) {
 			return regexp.MustCompile(`\b` + field + `(_seconds|_hours)? += `).MatchString(of)
 		}
 	}
-	but{"backoff_min": "in backoff_seconds", "backoff_max": "in backoff_seconds"}.check(t, "Lambda in the module", requestFields(&kinesinv1.Lambda{}), func(field string) bool {
+	but{
+		"backoff_min": "in backoff_seconds", "backoff_max": "in backoff_seconds",
+		"target": "the commands set it", "target_headers": "state of Terraform is no place for secrets", "target_secrets": "as target_headers",
+	}.check(t, "Lambda in the module", requestFields(&kinesinv1.Lambda{}), func(field string) bool {
 		return variable(field)+variable(field+"_seconds") != ""
 	})
 	but{}.check(t, "breaker in the module", requestFields(&kinesinv1.Breaker{}), member(variable("breaker")))

@@ -313,7 +313,7 @@ func checkCron(one *kinesinv1.Cron) error {
 func (d *declarations) addLambda(n *yaml.Node) (string, error) {
 	var l declared[admin.Lambda]
 	w := &kinesinv1.Lambda{}
-	if err := l.read(n, "the lambda", w); err != nil {
+	if err := l.read(n, "the lambda", w, "target_headers", "target_secrets"); err != nil { // no file should have secrets
 		return "", err
 	}
 	if err := l.noZeros(w); err != nil {

@@ -85,6 +85,7 @@ func lambdaRows(t table, l *kinesinv1.Lambda) {
 		t.row("backoff", backoffText(l))
 		t.row("poison bound", countText(poisonBound(l)))
 	}
+	targetRows(t, l)
 	brakeRows(t, l)
 	if l.GetStartWithin() > 0 {
 		t.row("start within", spanText(l.GetStartWithin()))

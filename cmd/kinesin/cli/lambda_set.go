@@ -19,6 +19,7 @@ import (
 
 func (a *app) lambdaSetCommand() *cobra.Command {
 	var l admin.Lambda
+	var target targetFlags
 	var o admin.LambdaUpdateOptions
 	c := &cobra.Command{
 		Use:     "set NAME",
@@ -31,11 +32,13 @@ later.`,
   kinesin lambda set greet --shards 8
   kinesin lambda set greet --priority-weights high=8,normal=3,low=1
   kinesin lambda set greet --limit-key-concurrency 3
+  kinesin lambda set mail --target https://mail.example.com/tasks --target-secret-file secrets
   kinesin lambda set greet --reset limit_key_concurrency,breaker`,
 		Args: one("NAME"), ValidArgsFunction: a.lambdas().complete(a),
 	}
 	f := c.Flags()
 	lambdaFlags(f, &l)
+	target.add(f)
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", fmt.Sprintf("partitions per priority: more than now, at most %d", task.ShardsMax))
 	resetFlag(f, &o.Reset, api.Changeable(&kinesinv1.UpdateLambdaRequest{})...)
 	fixed := []string{"mode", "priorities"}
@@ -54,6 +57,10 @@ later.`,
 		}
 		l.Name = args[0]
 		if err := checkLambda(&l); err != nil {
+			return err
+		}
+		err := target.set(ctx, f, &l, func(ctx context.Context) (admin.Lambda, error) { return admin.New(k).Lambdas.Get(ctx, l.Name) })
+		if err != nil {
 			return err
 		}
 		if failures, window := f.Changed("breaker-failures"), f.Changed("breaker-window"); failures != window { // they change together
@@ -76,6 +83,7 @@ later.`,
 
 func (a *app) lambdaCreateCommand() *cobra.Command {
 	var l admin.Lambda
+	var target targetFlags
 	var priorities string
 	c := &cobra.Command{
 		Use:   "create NAME",
@@ -84,7 +92,8 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
-  kinesin lambda create invoices --mode deliver`,
+  kinesin lambda create invoices --mode deliver
+  kinesin lambda create mail --target https://mail.example.com/tasks`,
 		Args: one("NAME"),
 	}
 	f := c.Flags()
@@ -93,6 +102,7 @@ refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 	f.StringVar(&priorities, "priorities", "", helpOf("Lambda.priorities"))
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", helpOf("Lambda.shards"))
 	lambdaFlags(f, &l)
+	target.add(f)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		l.Name = args[0]
 		if f.Changed("priorities") {
@@ -102,6 +112,9 @@ refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 			}
 		}
 		if err := checkLambda(&l); err != nil {
+			return err
+		}
+		if err := target.set(ctx, f, &l, nil); err != nil {
 			return err
 		}
 		created, duplicate, err := admin.New(k).Lambdas.Create(ctx, l)

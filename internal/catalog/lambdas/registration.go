@@ -158,7 +158,7 @@ func (raw *registration) lambda(name string) (*kinesinv1.Lambda, error) {
 		return nil, err
 	}
 	l := &kinesinv1.Lambda{Name: name}
-	return l, decode(settings, l, "name")
+	return l, decode(settings, l, "name", "target_headers", "target_secrets") // which no file of Terraform should have
 }
 
 // quotasOf reads the quotas of a lambda, without those that bound nothing. They are sorted, so that the order in which

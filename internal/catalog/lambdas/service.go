@@ -197,6 +197,9 @@ func (svc *Service) changed(l *task.Lambda, request *kinesinv1.UpdateLambdaReque
 	if err != nil {
 		return *l, err
 	}
+	if err := keepSecrets(next.Target, l.Target, request.GetFields()); err != nil {
+		return *l, err
+	}
 	if err := checkSettings(l.Mode, next); err != nil {
 		return *l, err
 	}

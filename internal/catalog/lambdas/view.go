@@ -34,6 +34,9 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 		LimitKeyConcurrency: v.LimitKeyConcurrency, LimitKeyRate: v.LimitKeyRate,
 		RetryShare: v.RetryShare, Breaker: task.Breaker{Failures: v.GetBreaker().GetFailures(), Window: task.Micros(v.GetBreaker().GetWindow())},
 	}
+	if l.Target, err = targetOf(v); err != nil {
+		return l, err
+	}
 	l.PriorityWeights, err = task.WeightsOf(l.WithDefaults().Priorities, v.PriorityWeights)
 	return l, err
 }
@@ -53,6 +56,7 @@ func viewSettings(l *task.Lambda) *kinesinv1.Lambda {
 		v.MaxAttempts, v.Timeout, v.PoisonBound = l.MaxAttempts, l.Timeout.Microseconds(), l.PoisonBound
 		v.BackoffMin, v.BackoffMax = l.BackoffMin.Microseconds(), l.BackoffMax.Microseconds()
 	}
+	showTarget(v, l.Target)
 	return v
 }
 
