@@ -159,6 +159,7 @@ var table = []row{
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/admin", "sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
 	{name: "target/httptarget", may: []string{"task", "sdk", "internal/clock", "internal/controller", "internal/sdkconfig"}, never: serverSide},
 	{name: "sdk/admin", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/sdktest"}, never: serverSide},
+	{name: "target/awslambda", may: []string{"task", "sdk", "internal/controller", "internal/sdkconfig"}, tests: []string{"api"}, never: noServer},
 	{name: "internal/wirecopy", stdOnly: true},
 	{name: "sdk/blobs", stdOnly: true},
 	{name: "sdk/blobs/s3blobs", may: []string{"sdk/blobs"}, never: noServer},
@@ -217,7 +218,7 @@ var reserved = map[string][]string{
 	"github.com/teambition/rrule-go": {"internal/feature/cron/cronspec"},
 	"github.com/spf13":               {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
 	"maragu.dev/gomponents":          {"web"},
-	"github.com/aws":                 {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "internal/blobplace", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":                 {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "internal/blobplace", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "target/awslambda", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                         {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

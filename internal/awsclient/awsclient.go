@@ -6,6 +6,7 @@
 package awsclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -30,9 +32,10 @@ const (
 	dialMax      = 2 * time.Second
 	handshakeMax = 3 * time.Second
 	// answerMax is how long DynamoDB may take to begin its answer. pollAnswerMax is the same for SQS, where
-	// a long poll waits up to 20 s.
-	answerMax     = 5 * time.Second
-	pollAnswerMax = 25 * time.Second
+	// a long poll waits up to 20 s, and invokeAnswerMax for AWS Lambda, where a function runs up to 15 min.
+	answerMax       = 5 * time.Second
+	pollAnswerMax   = 25 * time.Second
+	invokeAnswerMax = 16 * time.Minute
 	// idleMax is how long an unused connection is kept. The services close it a little later.
 	idleMax        = 50 * time.Second
 	keepAliveEvery = 30 * time.Second
@@ -50,6 +53,7 @@ const (
 type Clients struct {
 	DynamoDB *dynamodb.Client
 	SQS      *sqs.Client
+	Lambda   *lambda.Client
 	Region   string
 
 	clock      *serverClock
@@ -57,7 +61,7 @@ type Clients struct {
 }
 
 // New creates the clients from the environment and the configuration files, and looks for credentials. It
-// makes no request to DynamoDB or SQS. Its errors are those of Explain.
+// makes no request to DynamoDB, SQS or AWS Lambda. Its errors are those of Explain.
 func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 	watch := &serverClock{clock: c}
 	made := &Clients{clock: watch}
@@ -79,10 +83,12 @@ func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 		o.DisableValidateResponseChecksum = !isAmazon(o.BaseEndpoint)
 	})
 	made.SQS = sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.HTTPClient = made.httpClient(base, pollAnswerMax) })
-	if err := checkEndpoint("DynamoDB", made.DynamoDB.Options().BaseEndpoint); err != nil {
-		return nil, err
-	}
-	if err := checkEndpoint("SQS", made.SQS.Options().BaseEndpoint); err != nil {
+	made.Lambda = lambda.NewFromConfig(cfg, func(o *lambda.Options) { o.HTTPClient = made.httpClient(base, invokeAnswerMax) })
+	if err := cmp.Or(
+		checkEndpoint("DynamoDB", made.DynamoDB.Options().BaseEndpoint),
+		checkEndpoint("SQS", made.SQS.Options().BaseEndpoint),
+		checkEndpoint("Lambda", made.Lambda.Options().BaseEndpoint),
+	); err != nil {
 		return nil, err
 	}
 	return made, nil

@@ -34,7 +34,7 @@ func environment(t *testing.T, endpoint string) {
 	for name, value := range map[string]string{
 		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "not-a-secret",
-		"AWS_ENDPOINT_URL_DYNAMODB": endpoint, "AWS_ENDPOINT_URL_SQS": endpoint,
+		"AWS_ENDPOINT_URL_DYNAMODB": endpoint, "AWS_ENDPOINT_URL_SQS": endpoint, "AWS_ENDPOINT_URL_LAMBDA": endpoint,
 	} {
 		t.Setenv(name, value)
 	}
@@ -185,7 +185,7 @@ func TestAnEndpointThatSaysNothing(t *testing.T) {
 }
 
 func TestEndpointsThatAreNoURLs(t *testing.T) {
-	for _, variable := range []string{"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS"} {
+	for _, variable := range []string{"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL_LAMBDA"} {
 		for _, value := range []string{"not-a-url", "127.0.0.1:8000", "ftp://127.0.0.1", "http://", "http://a b"} {
 			environment(t, "http://127.0.0.1:1")
 			t.Setenv(variable, value)
