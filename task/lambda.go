@@ -105,7 +105,8 @@ type Lambda struct {
 	Name       string   `json:"-"`
 	Ref        uint32   `json:"ref"` // identifies the lambda in keys and ids; a lambda that is created again gets a new one
 	Mode       Mode     `json:"mode"`
-	Priorities []string `json:"priorities"` // highest first
+	FIFO       bool     `json:"fifo,omitempty"` // the queues of mode deliver are FIFO queues
+	Priorities []string `json:"priorities"`     // highest first
 	// PriorityWeights are the weights of the priorities, in their order: while tasks of several wait, starts
 	// are shared out by them. nil: strict, the highest priority first.
 	PriorityWeights []uint16      `json:"priority_weights,omitempty"`
@@ -202,7 +203,8 @@ func (l Lambda) Validate() error {
 		unlessZero(l.PoisonBound, between("poison bound", int64(l.PoisonBound), PoisonBoundMin, PoisonBoundMax)),
 		unlessZero(l.StartWithin, durationBetween("start within", l.StartWithin, StartWithinMin, StartWithinMax)),
 		l.checkKeyLimits(),
-		l.checkTarget())
+		l.checkTarget(),
+		l.checkFIFO())
 	return errors.Join(append(errs, l.checkBrakes()...)...)
 }
 
@@ -402,6 +404,14 @@ func (l *Lambda) PrioritiesBefore(priority uint8) uint8 {
 		return uint8(len(l.Priorities))
 	}
 	return priority + 1
+}
+
+// checkFIFO refuses FIFO queues for a lambda whose tasks are on queues of Kinesin's own.
+func (l *Lambda) checkFIFO() error {
+	if l.FIFO && l.Mode != Deliver {
+		return fmt.Errorf("%w fifo: only for mode deliver, whose queues others read", ErrInvalid)
+	}
+	return nil
 }
 
 // HasKeyLimits reports whether the tasks of each limit key of the lambda are limited.

@@ -26,8 +26,6 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 	switch {
 	case t.Overrides != (task.Overrides{}):
 		return refusal.Invalid(why, l.Name, "max attempts, timeout and backoff do not apply", "them")
-	case item.LimitKey != "":
-		return refusal.Invalid(why, l.Name, "no limit by key applies", "the limit key")
 	case item.StartBefore != 0:
 		return refusal.Invalid(why, l.Name, "nobody knows when they start, and start before does not apply", "it")
 	}
@@ -35,9 +33,14 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 }
 
 // goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken. And so
-// does one that a gate or a quota may hold back.
+// does one that a gate or a quota may hold back, and one that is not due yet, where the queue is a FIFO queue,
+// which delays no single message.
 func (b *Batch) goesDirect(c *Incoming) bool {
-	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect) &&
+	ahead := b.DeliverDirect
+	if c.Lambda.FIFO {
+		ahead = 0
+	}
+	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(ahead) &&
 		!b.Starter.IsCounted(c.Lambda.Ref)
 }
 

@@ -19,6 +19,8 @@ type Message struct {
 	Attributes   map[string]string
 	// Typed are attributes as they were received.
 	Typed map[string]types.MessageAttributeValue
+	// GroupID and DeduplicationID are SQS's; a FIFO queue needs both. Empty: none.
+	GroupID, DeduplicationID string
 }
 
 const stringType = "String"
@@ -40,6 +42,12 @@ func AttributeBytes(name, value string) int { return len(name) + len(stringType)
 
 func (m *Message) entry(id *string) types.SendMessageBatchRequestEntry {
 	e := types.SendMessageBatchRequestEntry{Id: id, MessageBody: &m.Body, DelaySeconds: m.DelaySeconds, MessageAttributes: m.Typed}
+	if m.GroupID != "" {
+		e.MessageGroupId = &m.GroupID
+	}
+	if m.DeduplicationID != "" {
+		e.MessageDeduplicationId = &m.DeduplicationID
+	}
 	for name, value := range m.Attributes {
 		if e.MessageAttributes == nil {
 			e.MessageAttributes = map[string]types.MessageAttributeValue{}

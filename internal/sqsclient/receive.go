@@ -36,6 +36,7 @@ func (c *Client) Receive(ctx context.Context, queue string, p Poll) ([]types.Mes
 				VisibilityTimeout: SecondsUp(p.Visibility), MessageAttributeNames: p.Attributes,
 				MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 					types.MessageSystemAttributeNameSentTimestamp, types.MessageSystemAttributeNameApproximateReceiveCount,
+					types.MessageSystemAttributeNameMessageGroupId,
 				},
 			})
 			if err == nil {

@@ -23,8 +23,22 @@ type SetupAPI interface {
 	CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
 }
 
-// DLQSuffix ends the name of a queue's own dead-letter queue.
+// DLQSuffix ends the name of a queue's own dead-letter queue, before FIFOSuffix.
 const DLQSuffix = "-dlq"
+
+// FIFOSuffix ends the name of a FIFO queue.
+const FIFOSuffix = ".fifo"
+
+// IsFIFO reports whether a queue, by its name or URL, is a FIFO queue.
+func IsFIFO(queue string) bool { return strings.HasSuffix(queue, FIFOSuffix) }
+
+// DLQName returns the name of a queue's own dead-letter queue, which is a FIFO queue if that one is.
+func DLQName(queue string) string {
+	if name, is := strings.CutSuffix(queue, FIFOSuffix); is {
+		return name + DLQSuffix + FIFOSuffix
+	}
+	return queue + DLQSuffix
+}
 
 // QueueSpec are the attributes that a queue must have. Setup creates them, checks compare them, and Terraform
 // has the same.
@@ -163,6 +177,9 @@ func (s *QueueSpec) attributes(arns map[string]string) map[string]string {
 		string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(s.MessageRetentionSeconds),
 		string(types.QueueAttributeNameSqsManagedSseEnabled):   strconv.FormatBool(s.ManagedSSE),
 	}
+	if IsFIFO(s.Name) {
+		a[string(types.QueueAttributeNameFifoQueue)] = "true"
+	}
 	if s.VisibilityTimeoutSeconds > 0 {
 		a[string(types.QueueAttributeNameVisibilityTimeout)] = strconv.Itoa(s.VisibilityTimeoutSeconds)
 	}
@@ -212,7 +229,7 @@ func (s *QueueSpec) compare(have map[string]string) []Difference {
 		redrive.Want = fmt.Sprintf("to %s after %d receives", s.DeadLetterQueue, s.MaxReceiveCount)
 	}
 	// Where none is wanted, only one that a deliver lambda left is wrong; the operator's own may stay.
-	if redrive.Have != redrive.Want && (redrive.Want != "" || strings.HasPrefix(redrive.Have, "to "+s.Name+DLQSuffix+" ")) {
+	if redrive.Have != redrive.Want && (redrive.Want != "" || strings.HasPrefix(redrive.Have, "to "+DLQName(s.Name)+" ")) {
 		all = append(all, redrive)
 	}
 	return all

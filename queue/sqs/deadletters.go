@@ -34,7 +34,7 @@ var _ queue.DeadLetters = (*Driver)(nil)
 
 // FindDeadLetters implements queue.DeadLetters.
 func (d *Driver) FindDeadLetters(ctx context.Context, l task.Lambda, priority string) (queue.DeadLetterQueue, error) {
-	q := queue.DeadLetterQueue{Priority: priority, Source: QueueName(d.Prefix, l.Name, priority)}
+	q := queue.DeadLetterQueue{Priority: priority, Source: QueueName(d.Prefix, &l, priority)}
 	if err := d.usable(ctx); err != nil {
 		return q, err
 	}
@@ -48,7 +48,7 @@ func (d *Driver) FindDeadLetters(ctx context.Context, l task.Lambda, priority st
 	}
 	if !found {
 		return q, fmt.Errorf("%w: SQS queue %s has no redrive policy, so its messages are received again until they are too old; "+
-			"`kinesin aws setup` or the Terraform module lambda gives it one, to %s", queue.ErrNoDeadLetters, q.Source, q.Source+sqsclient.DLQSuffix)
+			"`kinesin aws setup` or the Terraform module lambda gives it one, to %s", queue.ErrNoDeadLetters, q.Source, sqsclient.DLQName(q.Source))
 	}
 	q.Name, q.Handle, q.ReceivesMax = redrive.Name, redrive.ARN, redrive.ReceivesMax
 	return q, nil
@@ -245,7 +245,12 @@ func (d *Driver) changeBatch(ctx context.Context, q *queue.DeadLetterQueue, redr
 	if redrive {
 		back := make([]sqsclient.Message, len(some))
 		for i := range some {
-			back[i] = sqsclient.Message{Body: aws.ToString(some[i].Body), Typed: some[i].MessageAttributes}
+			back[i] = sqsclient.Message{
+				Body: aws.ToString(some[i].Body), Typed: some[i].MessageAttributes, GroupID: some[i].Attributes[string(types.MessageSystemAttributeNameMessageGroupId)],
+			}
+			if sqsclient.IsFIFO(q.Source) { // another one than it was sent with, which SQS may still remember
+				back[i].DeduplicationID = aws.ToString(some[i].MessageId)
+			}
 		}
 		for i, err := range d.client.Send(ctx, q.Source, back) {
 			if err != nil {

@@ -2,9 +2,13 @@ package sqs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"unicode/utf8"
 
@@ -54,6 +58,9 @@ func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []err
 			results[i] = err
 			continue
 		}
+		if l, known := d.Lambda(v.Task.Partition.Lambda); known && l.FIFO {
+			m.GroupID, m.DeduplicationID = cmp.Or(m.GroupID, v.Task.ID.String()), deduplicationID(&v.Task)
+		}
 		all.add(keyOf(queue.NameFor(&v.Task)), &outgoing{delivery: m}, i)
 	}
 	d.sendAll(ctx, all, task.Deliver, results)
@@ -78,8 +85,8 @@ func (d *Driver) deliveryMessage(v *queue.Delivery) (*sqsclient.Message, error) 
 		return nil, fmt.Errorf("task %s: %w", v.Task.ID, err)
 	}
 	m := &sqsclient.Message{
-		DelaySeconds: sqsclient.SecondsUp(v.Delay),
-		Attributes:   map[string]string{AttributeTaskID: v.ID, AttributeDue: v.Task.Due.Time().UTC().Format(dueForm)},
+		DelaySeconds: sqsclient.SecondsUp(v.Delay), GroupID: groupID(v.Task.LimitKey),
+		Attributes: map[string]string{AttributeTaskID: v.ID, AttributeDue: v.Task.Due.Time().UTC().Format(dueForm)},
 	}
 	if trace := v.Task.Traceparent; trace != "" {
 		m.Attributes[AttributeTraceparent] = trace
@@ -96,6 +103,23 @@ func (d *Driver) deliveryMessage(v *queue.Delivery) (*sqsclient.Message, error) 
 	}
 	return m, nil
 }
+
+// groupIDForm is what SQS takes.
+var groupIDForm = regexp.MustCompile("^[a-zA-Z0-9!-/:-@[-`{-~]{1,128}$")
+
+// groupID returns the message group of a limit key: the key, or the SHA-256 of one that SQS does not take, in
+// hex. It is empty without a key.
+func groupID(limitKey string) string {
+	if limitKey == "" || groupIDForm.MatchString(limitKey) {
+		return limitKey
+	}
+	sum := sha256.Sum256([]byte(limitKey))
+	return hex.EncodeToString(sum[:])
+}
+
+// deduplicationID tells deliveries apart: another one of the same task, such as of a key that is used again,
+// has another life or due time.
+func deduplicationID(t *task.Task) string { return fmt.Sprintf("%s-%d-%d", t.ID, t.Life, t.Due) }
 
 // isText reports whether SQS takes the bytes as they are: UTF-8 text of characters that XML allows.
 func isText(payload []byte) bool {

@@ -71,6 +71,9 @@ func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
 	if mode == task.Deliver { // deliveries share requests, but not messages
 		sends.ItemsMax, sends.Linger = sqsclient.BatchMax, d.DeliverLinger
 	}
+	if sqsclient.IsFIFO(name) { // which has the order in which requests arrive
+		sends.SendsMax = 1
+	}
 	l.sends = gather.New(sends)
 	sends.Linger, sends.LoneAtOnce = aheadLinger, false
 	l.aheadSends = gather.New(sends)

@@ -26,13 +26,19 @@ const (
 )
 
 // QueueName returns the name of the SQS queue of a lambda's priority.
-func QueueName(prefix, lambda, priority string) string { return prefix + "-" + lambda + "-" + priority }
+func QueueName(prefix string, l *task.Lambda, priority string) string {
+	name := prefix + "-" + l.Name + "-" + priority
+	if l.FIFO {
+		return name + sqsclient.FIFOSuffix
+	}
+	return name
+}
 
 // Queues returns the SQS queues of a lambda, in the order in which they can be created.
 func Queues(prefix string, l task.Lambda) []sqsclient.QueueSpec {
 	specs := make([]sqsclient.QueueSpec, 0, 2*len(l.Priorities))
 	for _, priority := range l.Priorities {
-		name := QueueName(prefix, l.Name, priority)
+		name := QueueName(prefix, &l, priority)
 		if l.Mode != task.Deliver {
 			specs = append(specs, sqsclient.QueueSpec{
 				Name: name, VisibilityTimeoutSeconds: seconds(visibility),
@@ -40,7 +46,7 @@ func Queues(prefix string, l task.Lambda) []sqsclient.QueueSpec {
 			})
 			continue
 		}
-		dlq := name + sqsclient.DLQSuffix
+		dlq := sqsclient.DLQName(name)
 		specs = append(specs,
 			sqsclient.QueueSpec{Name: dlq, MessageRetentionSeconds: seconds(deliverRetention), ManagedSSE: true},
 			sqsclient.QueueSpec{
@@ -59,7 +65,7 @@ func (d *Driver) queueName(key laneKey) (name string, mode task.Mode, err error)
 	if !found || int(key.priority) >= len(l.Priorities) {
 		return "", 0, fmt.Errorf("%w: no lambda with reference %08x and priority %d is known here", ErrNoQueue, key.lambda, key.priority)
 	}
-	return QueueName(d.Prefix, l.Name, l.Priorities[key.priority]), l.Mode, nil
+	return QueueName(d.Prefix, &l, l.Priorities[key.priority]), l.Mode, nil
 }
 
 // CheckLambda implements queue.Provisioner.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -14,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-var queueNameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
+var queueNameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$|^[a-zA-Z0-9_-]{1,75}\.fifo$`)
 
 // CreateQueue is the client's method. A queue that exists with the same attributes is returned.
 func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
@@ -28,6 +29,9 @@ func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options
 		}
 		if err := s.checkSettings(in.Attributes); err != nil {
 			return nil, err
+		}
+		if strings.HasSuffix(name, ".fifo") != (in.Attributes[string(fifo)] == "true") {
+			return nil, invalidValue("The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix and be 1 to 80 in length.")
 		}
 		url := aws.String(urlBase + name)
 		if q := s.queues[name]; q != nil {

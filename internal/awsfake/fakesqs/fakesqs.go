@@ -1,11 +1,14 @@
 // Package fakesqs is a fake of SQS for tests and simulations: it has the methods of the client of
-// aws-sdk-go-v2 that this project calls on standard queues, keeps everything in memory, and does what
+// aws-sdk-go-v2 that this project calls, keeps everything in memory, and does what
 // emulators do not: it delivers messages twice, out of order, late and after they were deleted, loses answers
 // with messages in them, fails single entries of batches, answers nothing when 120,000 messages are in
 // flight, forgets old messages, and counts approximately. Faults decide which of it happens; the limits are
 // always on. All waiting is on the configured clock.
 //
-// Not modelled: FIFO queues, permissions, encryption, message move tasks, MD5 of attributes, quotas on
+// A FIFO queue keeps the order of each message group, hands out none of a group of which messages are in
+// flight, and drops what it had in the last five minutes; it has no faults of deliveries.
+//
+// Not modelled: content-based deduplication, permissions, encryption, message move tasks, MD5 of attributes, quotas on
 // requests per second, changes of attributes that take up to a minute, and the operations and fields that
 // nothing here uses. awsfake.ErrNotModelled refuses them.
 package fakesqs

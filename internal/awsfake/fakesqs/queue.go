@@ -20,6 +20,7 @@ type message struct {
 	body       string
 	attributes map[string]types.MessageAttributeValue
 	sent       task.Instant
+	group      string
 
 	received  int          // times
 	last      task.Instant // received
@@ -53,12 +54,26 @@ type queue struct {
 	counts  [inFlight + 1]int
 	woken   chan struct{} // closed when a message becomes visible
 	ghosts  []ghost
+	recent  map[string]recent // by deduplication id; only of a FIFO queue
 	seq     uint64
 	handles uint64
 
 	shown   [inFlight + 1]int // the counts at shownAt
 	shownAt task.Instant
 }
+
+// recent is a message that a FIFO queue has got, and drops when it comes again.
+type recent struct {
+	message *message
+	at      task.Instant
+}
+
+// recentFor is how long a FIFO queue remembers a deduplication id.
+const recentFor = 5 * time.Minute
+
+const fifo = types.QueueAttributeNameFifoQueue
+
+func (q *queue) isFIFO() bool { return q.settings[string(fifo)] == "true" }
 
 // ghost is a long poll whose caller gave up.
 type ghost struct {
@@ -72,7 +87,7 @@ const treeDegree = 32
 func (s *SQS) newQueue(name string, now task.Instant) *queue {
 	return &queue{
 		sqs: s, name: name, created: now, changed: now, settings: defaultSettings(s.cfg.MessageBytesMax),
-		byID: map[string]*message{}, woken: make(chan struct{}),
+		byID: map[string]*message{}, recent: map[string]recent{}, woken: make(chan struct{}),
 		visible: btree.NewG(treeDegree, func(a, b *message) bool { return a.seq < b.seq }),
 		hidden: btree.NewG(treeDegree, func(a, b hiding) bool {
 			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.message.seq, b.message.seq)) < 0

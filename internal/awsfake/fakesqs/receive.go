@@ -148,7 +148,7 @@ func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*m
 		m.last = now
 		q.handles++
 		m.handle = fmt.Sprintf("%s/%s/%d", q.name, m.id, q.handles)
-		if visibility > 0 && !q.sqs.Faults.Strikes("ReceiveMessage", Twice) {
+		if visibility > 0 && (q.isFIFO() || !q.sqs.Faults.Strikes("ReceiveMessage", Twice)) {
 			q.hide(m, now.Add(visibility))
 		}
 		taken = append(taken, m)
@@ -158,6 +158,9 @@ func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*m
 
 // pick returns the next messages, in order of arrival unless Reordered strikes.
 func (q *queue) pick(limit int) []*message {
+	if q.isFIFO() {
+		return q.pickInOrder(limit)
+	}
 	look := limit
 	reordered := q.sqs.Faults.Strikes("ReceiveMessage", Reordered)
 	if reordered {
@@ -175,6 +178,23 @@ func (q *queue) pick(limit int) []*message {
 		}
 	}
 	return all[:min(limit, len(all))]
+}
+
+// pickInOrder returns the next messages of a FIFO queue, none of a group of which messages are in flight.
+func (q *queue) pickInOrder(limit int) []*message {
+	blocked := map[string]bool{}
+	q.hidden.Ascend(func(h hiding) bool {
+		blocked[h.message.group] = true
+		return true
+	})
+	var all []*message
+	q.visible.Ascend(func(m *message) bool {
+		if !blocked[m.group] {
+			all = append(all, m)
+		}
+		return len(all) < limit
+	})
+	return all
 }
 
 type redrivePolicy struct {
@@ -236,6 +256,9 @@ func (m *message) systemAttributes(want []types.MessageSystemAttributeName) map[
 	all := map[types.MessageSystemAttributeName]string{
 		types.MessageSystemAttributeNameSentTimestamp:           strconv.FormatInt(m.sent.Time().UnixMilli(), 10),
 		types.MessageSystemAttributeNameApproximateReceiveCount: strconv.Itoa(m.received),
+	}
+	if m.group != "" {
+		all[types.MessageSystemAttributeNameMessageGroupId] = m.group
 	}
 	var out map[string]string
 	for name, v := range all {

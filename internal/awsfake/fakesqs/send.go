@@ -53,7 +53,7 @@ func (s *SQS) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInpu
 		}
 		total := 0
 		for i := range in.Entries {
-			if err := awsfake.Only(&in.Entries[i], "Id", "MessageBody", "DelaySeconds", "MessageAttributes"); err != nil {
+			if err := awsfake.Only(&in.Entries[i], "Id", "MessageBody", "DelaySeconds", "MessageAttributes", "MessageGroupId", "MessageDeduplicationId"); err != nil {
 				return nil, err
 			}
 			total += messageBytes(aws.ToString(in.Entries[i].MessageBody), in.Entries[i].MessageAttributes)
@@ -109,7 +109,17 @@ func (q *queue) send(now task.Instant, e *types.SendMessageBatchRequestEntry) (*
 	if e.DelaySeconds < 0 || e.DelaySeconds > delaySecondsMax {
 		return nil, invalidValue("Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.", e.DelaySeconds)
 	}
-	m := &message{body: body, attributes: copyAttributes(e.MessageAttributes)}
+	group, id := aws.ToString(e.MessageGroupId), aws.ToString(e.MessageDeduplicationId)
+	if err := q.checkGroup(e); err != nil {
+		return nil, err
+	}
+	if before, found := q.recent[id]; found && now.Sub(before.at) < recentFor {
+		return before.message, nil
+	}
+	m := &message{body: body, attributes: copyAttributes(e.MessageAttributes), group: group}
+	if id != "" {
+		q.recent[id] = recent{m, now}
+	}
 	delay := time.Duration(e.DelaySeconds) * time.Second
 	if e.DelaySeconds == 0 { // the SDK leaves out a zero
 		delay = q.seconds(types.QueueAttributeNameDelaySeconds)
@@ -117,6 +127,26 @@ func (q *queue) send(now task.Instant, e *types.SendMessageBatchRequestEntry) (*
 	q.add(m, now, delay)
 	q.settle(now)
 	return m, nil
+}
+
+var groupForm = regexp.MustCompile("^[a-zA-Z0-9!-/:-@[-`{-~]{1,128}$")
+
+// checkGroup refuses a message that a queue of its kind does not take.
+func (q *queue) checkGroup(e *types.SendMessageBatchRequestEntry) error {
+	switch {
+	case e.MessageGroupId != nil && !groupForm.MatchString(*e.MessageGroupId):
+		return invalidValue("MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length.")
+	case !q.isFIFO() && e.MessageDeduplicationId != nil:
+		return invalidValue("The request include parameter MessageDeduplicationId which is not valid for this queue type")
+	case !q.isFIFO():
+	case e.MessageGroupId == nil:
+		return invalid("MissingParameter", "The request must contain the parameter MessageGroupId.")
+	case e.MessageDeduplicationId == nil || !groupForm.MatchString(*e.MessageDeduplicationId):
+		return invalidValue("The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly")
+	case e.DelaySeconds != 0:
+		return invalidValue("Value %d for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for this queue type", e.DelaySeconds)
+	}
+	return nil
 }
 
 // checkText refuses characters that XML does not have.

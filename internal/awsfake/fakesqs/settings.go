@@ -6,7 +6,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -49,8 +48,7 @@ func (s *SQS) checkSettings(all map[string]string) error {
 			if err := s.checkRedrive(text); err != nil {
 				return err
 			}
-		case attribute == types.QueueAttributeNameFifoQueue:
-			return awsfake.NotModelled("FIFO queues")
+		case attribute == fifo && text == "true":
 		case !slices.Contains(opaque, attribute):
 			return invalid("InvalidAttributeName", "Unknown Attribute %s.", name)
 		}
