@@ -17,7 +17,7 @@ func queue() kind {
 	return kind{
 		name: "aws_sqs_queue",
 		schema: schema.Schema{Attributes: with(attributes{
-			"name": namedText, "url": computedText,
+			"name": namedText, "url": computedText, "fifo_queue": optionalFlag,
 			"visibility_timeout_seconds": numberDefault(30), "message_retention_seconds": numberDefault(345600),
 			"delay_seconds": numberDefault(0), "receive_wait_time_seconds": numberDefault(0), "max_message_size": numberDefault(262144),
 			"policy": eitherText, "redrive_policy": eitherText, "redrive_allow_policy": eitherText,
@@ -54,6 +54,9 @@ func queueAttributes(v values) map[string]string {
 		if v[name] != nil {
 			all[string(of)] = strconv.FormatInt(v.number(name), 10)
 		}
+	}
+	if v.flag("fifo_queue") {
+		all[string(types.QueueAttributeNameFifoQueue)] = "true"
 	}
 	if policy := v.text("redrive_policy"); policy != "" {
 		all[string(types.QueueAttributeNameRedrivePolicy)] = policy

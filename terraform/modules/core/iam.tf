@@ -138,8 +138,15 @@ locals {
           Sid      = "DeadLetters"
           Effect   = "Allow"
           Action   = [for action in actions : "sqs:${action}"]
-          Resource = local.dead_letter_queues_arn
+          Resource = local.dead_letter_queue_arns
         } if length(actions) > 0],
+        # Lambdas whose target is a function of AWS Lambda: `kinesin serve --targets-functions` has the same list.
+        [for arns in [var.target_function_arns] : {
+          Sid      = "TargetFunctions"
+          Effect   = "Allow"
+          Action   = ["lambda:InvokeFunction"]
+          Resource = arns
+        } if role == "hsc" && length(arns) > 0],
         local.kms_table_statements,
         local.kms_queue_statements,
       )

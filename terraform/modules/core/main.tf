@@ -35,7 +35,7 @@ locals {
   lambda_queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*-*"]))
 
   # The dead-letter queues of deliver lambdas. The one of the inbound queue has no such name.
-  dead_letter_queues_arn = "${local.lambda_queues_arn}-dlq"
+  dead_letter_queue_arns = ["${local.lambda_queues_arn}-dlq", "${local.lambda_queues_arn}-dlq.fifo"]
   sqs_region             = local.queue_arn[3]
   table_region           = split(":", var.create ? aws_dynamodb_table.tasks[0].arn : "arn:::::")[3]
 }

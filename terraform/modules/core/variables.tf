@@ -152,6 +152,18 @@ variable "servers_create_queues" {
   nullable    = false
 }
 
+variable "target_function_arns" {
+  description = "ARNs of the functions of AWS Lambda that servers may invoke as targets of lambdas, as in `kinesin serve --targets-functions`. `*` stands for any characters, and a version or an alias is part of the ARN. Empty: none."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.target_function_arns) <= 40 && alltrue([for arn in var.target_function_arns : can(regex("^arn:aws[a-z-]*:lambda:[a-z0-9*-]+:[0-9*]+:function:[a-zA-Z0-9$_:*-]+$", arn))])
+    error_message = "Want up to 40 target_function_arns that are ARNs of functions, such as arn:aws:lambda:eu-west-1:111122223333:function:mail-*."
+  }
+}
+
 variable "service_account_role_arn" {
   description = "ARN of the IAM role of the pods' service account, for IAM roles for service accounts: it goes into the output `helm_values`. Null with EKS Pod Identity."
   type        = string

@@ -25,6 +25,7 @@ locals {
     for name, value in {
       format       = 2
       mode         = var.mode
+      fifo         = var.fifo ? true : null
       priorities   = var.priorities
       shards       = var.shards
       max_attempts = var.max_attempts
@@ -132,6 +133,7 @@ resource "terraform_data" "fixed" {
     prefix     = local.core.prefix
     name       = var.name
     mode       = var.mode
+    fifo       = var.fifo
     priorities = var.priorities
     shards     = var.shards
   }
@@ -149,6 +151,12 @@ resource "terraform_data" "fixed" {
     postcondition {
       condition     = self.output.mode == var.mode && join(",", self.output.priorities) == join(",", var.priorities)
       error_message = "Lambda ${var.name} was made with mode ${self.output.mode} and priorities ${join(",", self.output.priorities)}, and these are fixed: put them back, and make another lambda with the new ones by a module call of its own."
+    }
+
+    # What an earlier version of this module made has none.
+    postcondition {
+      condition     = try(self.output.fifo, false) == var.fifo
+      error_message = "Lambda ${var.name} was made with ${try(self.output.fifo, false) ? "FIFO" : "standard"} queues, and they keep that: put fifo back, and make another lambda with the other queues by a module call of its own."
     }
 
     postcondition {

@@ -3,11 +3,12 @@
 
 locals {
   deliver = var.mode == "deliver"
+  fifo    = var.fifo ? ".fifo" : ""
   tags    = merge(var.tags, { "kinesin:prefix" = local.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode })
   kms_key = var.kms_key_arn != null ? var.kms_key_arn : local.core.kms_key_arn
 
-  queue_names = { for priority in var.priorities : priority => "${local.core.prefix}-${var.name}-${priority}" if var.create }
-  dlq_names   = { for priority, name in local.queue_names : priority => "${name}-dlq" if local.deliver }
+  queue_names = { for priority in var.priorities : priority => "${local.core.prefix}-${var.name}-${priority}${local.fifo}" if var.create }
+  dlq_names   = { for priority, name in local.queue_names : priority => "${trimsuffix(name, local.fifo)}-dlq${local.fifo}" if local.deliver }
 
   # Messages that no consumer has read or no server has received by then are gone: managed tasks are in the
   # store and sent again.
@@ -51,6 +52,7 @@ resource "aws_sqs_queue" "dlq" {
   depends_on = [aws_dynamodb_table_item.registration]
 
   name                              = each.value
+  fifo_queue                        = var.fifo
   message_retention_seconds         = local.retention_dlq
   max_message_size                  = local.core.message_bytes_max
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
@@ -64,6 +66,7 @@ resource "aws_sqs_queue" "priority" {
   depends_on = [aws_dynamodb_table_item.registration]
 
   name                              = each.value
+  fifo_queue                        = var.fifo
   visibility_timeout_seconds        = local.deliver ? var.consumer_visibility_timeout_seconds : 30
   message_retention_seconds         = local.deliver ? var.consumer_message_retention_seconds : local.retention_managed
   max_message_size                  = local.core.message_bytes_max

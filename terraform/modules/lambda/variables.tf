@@ -146,8 +146,8 @@ variable "name" {
 
   validation {
     condition = alltrue([for priority in var.priorities :
-    length("${local.core.prefix}-${var.name}-${priority}${var.mode == "deliver" ? "-dlq" : ""}") <= 80])
-    error_message = "A queue of this lambda would have a name of more than the 80 characters that SQS allows (prefix-name-priority, and -dlq for mode deliver): shorten the name, its priorities or the prefix."
+    length("${local.core.prefix}-${var.name}-${priority}${var.mode == "deliver" ? "-dlq" : ""}${var.fifo ? ".fifo" : ""}") <= 80])
+    error_message = "A queue of this lambda would have a name of more than the 80 characters that SQS allows (prefix-name-priority, and -dlq for mode deliver, and .fifo): shorten the name, its priorities or the prefix."
   }
 
   validation {
@@ -165,6 +165,18 @@ variable "mode" {
   validation {
     condition     = contains(["managed", "deliver"], var.mode)
     error_message = "Want a mode of managed or deliver."
+  }
+}
+
+variable "fifo" {
+  description = "FIFO queues, which keep the order of each limit key and drop what is sent twice within five minutes. Only for mode deliver. Fixed, as the mode is."
+  type        = bool
+  default     = false
+  nullable    = false
+
+  validation {
+    condition     = !var.fifo || var.mode == "deliver"
+    error_message = "Want fifo only for mode deliver, whose queues others read."
   }
 }
 
