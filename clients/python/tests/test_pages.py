@@ -44,14 +44,14 @@ def test_page(page, own, tmp_path):
                     end.callback(lambda program=program: stop(program))
                     until_created(own.url)
                     continue
-                printed, _ = program.communicate(timeout=30)
+                printed, _ = program.communicate(timeout=120)
                 assert program.returncode == 0, printed
     assert compared
 
 
 def until_created(url):
     """Waits until a worker has created its lambda."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not httpx.get(f"{url}/v1/lambdas").json()["lambdas"]:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -59,5 +59,5 @@ def until_created(url):
 
 def stop(worker):
     worker.terminate()
-    worker.communicate(timeout=30)
+    worker.communicate(timeout=120)
     assert worker.returncode == 0
