@@ -387,29 +387,24 @@ class Session:
 
     async def _send_results(self) -> None:
         """Sends what has ended until it is acknowledged, one call at a time: what ends meanwhile goes with the next one."""
-        failures, single = 0, False
+        failures = 0
         while not self.lost:
             waiting = [a for a in self.having("ended") if not a.dropped]
             if not waiting:
                 self.outbox.clear()
                 await self.outbox.wait()
                 continue
-            batch = next(chunks(waiting, lambda a: json_bytes(a.result), 1 if single else RESULTS_PER_CALL_MAX, RESULTS_BYTES_MAX))
+            batch = next(chunks(waiting, lambda a: json_bytes(a.result), RESULTS_PER_CALL_MAX, RESULTS_BYTES_MAX))
             if not self.holds():
                 return
             try:
                 body = {"worker": self.worker, "results": [a.result for a in batch]}
                 answer = await self.transport.once("POST", "/work/results", body)
                 self._acked(batch, answer.get("acks", []))
-                failures, single = 0, False
+                failures = 0
             except LeaseLost:
                 self.lose("the server says so")
                 return
-            except (Invalid, TooLarge) as e:  # the server takes none of a call if it cannot read one
-                if len(batch) == 1:
-                    self._unreadable(batch[0], e)
-                single = True
-                continue
             except Error as e:
                 failures += 1
                 await again("sending results", e, failures)
@@ -424,16 +419,13 @@ class Session:
                 continue
             if problem:
                 log.warning("result refused: %s", problem.get("detail"), extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
-            self._forget(a)
+            if problem and problem.get("reason") in ("invalid", "too_large") and a.result["outcome"] == "success":
+                error = _tail(f"the server refused the result: {problem.get('detail')}")
+                a.result = {"claim": a.claim, "outcome": "retriable_failure", "error": error}  # sent with the next call
+            else:
+                self._forget(a)
         if left > 0:
             raise Unavailable(f"{left} of {len(batch)} results were not taken")
-
-    def _unreadable(self, a: Attempt, e: Error) -> None:
-        if a.result["outcome"] == "success":
-            a.result = {"claim": a.claim, "outcome": "retriable_failure", "error": _tail(f"the server refused the result: {e.detail}")}
-            return
-        log.error("result dropped: %s", e.detail, extra={"task": a.claimed.id, "attempt": a.claimed.attempt})
-        self._forget(a)
 
     async def _heartbeats(self) -> None:
         """The lease counts from when the last accepted heartbeat was sent. One that fails is repeated sooner."""

@@ -395,6 +395,20 @@ async def test_an_answer_to_a_claim_that_is_lost(own, name):
 
 
 @on_loop
+async def test_a_result_that_the_server_refuses_is_a_failure(app, name):
+    @app.handler(name, max_attempts=1)
+    async def work(task: kinesin.Task[str]):
+        if task.payload == "bad":
+            task.then(kinesin.Item(name, {"delay": "5 parsecs"}))
+
+    async with working(app):
+        made = await work.schedule_many(["bad", "good"])
+        bad, good = [await ended(app, m.id) for m in made]
+    assert (bad.state, good.state) == ("dead", "success")
+    assert "the server refused the result" in bad.attempts[0].error and "delay" in bad.attempts[0].error
+
+
+@on_loop
 async def test_results_of_before_the_loss_are_kept_by_the_next_registration(own, name):
     """Only results hang: the handler has ended when the lease is lost, and must not run again."""
     async with Proxy(own) as proxy:
