@@ -286,7 +286,7 @@ class Session {
     }
     /** Has the result of an attempt sent. Until it is acknowledged, heartbeats name the attempt. */
     #end(a, result) {
-        [a.state, a.result] = ["ended", { ...result, claim: a.claim }];
+        [a.state, a.result] = ["ended", { claim: a.claim, ...result }];
         if (this.#gone.signal.aborted)
             return this.#keep(a);
         this.#outbox.push(a);
@@ -329,10 +329,8 @@ class Session {
                     this.#lose("the server says so");
                     break;
                 }
-                if ((error instanceof Invalid || error instanceof TooLarge) && some.length === 1) { // such as a follow-up that no server takes
-                    some[0].result = { claim: some[0].claim, outcome: "fatal_failure", error: `the result was refused: ${error.detail}`, started: new Date(some[0].startedMs) };
-                    some[0].bytes = 0;
-                }
+                if ((error instanceof Invalid || error instanceof TooLarge) && some.length === 1)
+                    refuse(some[0], error);
                 else if (error instanceof Invalid || error instanceof TooLarge)
                     most = 1;
                 else if (failures++ % 20 === 0)
@@ -346,7 +344,10 @@ class Session {
         this.#sending = false;
     }
     #acknowledged(a, refusal) {
-        if (refusal instanceof Unavailable) {
+        const malformed = refusal instanceof Invalid && a.result.outcome !== "fatal_failure";
+        if (malformed)
+            refuse(a, refusal);
+        if (malformed || refusal instanceof Unavailable) {
             a.sent = false;
             this.#outbox.push(a);
             return;
@@ -452,6 +453,11 @@ class Session {
         }
         return isSo();
     }
+}
+/** Has an attempt end as fatal_failure, since no server takes its result, such as for a follow-up. */
+function refuse(a, error) {
+    a.result = { claim: a.claim, outcome: "fatal_failure", error: `the result was refused: ${error.detail}`, started: new Date(a.startedMs) };
+    a.bytes = 0;
 }
 /** Returns how an attempt ended whose handler threw, given the reason with which it had been stopped. */
 function outcomeOf(error, reason) {

@@ -4,7 +4,7 @@ import { Worker as Thread } from "node:worker_threads";
 import type { Claimed, GroupEnd, GroupMember, Item, Lease, Occurrence, Parent, Result, ResultAck } from "./api.js";
 import { backoff, errorOf, millis, sleep } from "./call.js";
 import {
-  Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated,
+  Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, type KinesinError, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated,
   Unavailable, UnknownLambda, Unsupported,
 } from "./errors.js";
 import { type FromMain, type HeartbeatData, mono, monotonicMs, offset, type ToMain, wall } from "./heartbeat.js";
@@ -324,7 +324,7 @@ class Session {
 
   /** Has the result of an attempt sent. Until it is acknowledged, heartbeats name the attempt. */
   #end(a: Attempt, result: Omit<Result, "claim">): void {
-    [a.state, a.result] = ["ended", { ...result, claim: a.claim }];
+    [a.state, a.result] = ["ended", { claim: a.claim, ...result }];
     if (this.#gone.signal.aborted) return this.#keep(a);
     this.#outbox.push(a);
     if (!this.#sending) void this.#send();
@@ -359,10 +359,8 @@ class Session {
           this.#lose("the server says so");
           break;
         }
-        if ((error instanceof Invalid || error instanceof TooLarge) && some.length === 1) { // such as a follow-up that no server takes
-          some[0]!.result = { claim: some[0]!.claim, outcome: "fatal_failure", error: `the result was refused: ${error.detail}`, started: new Date(some[0]!.startedMs) };
-          some[0]!.bytes = 0;
-        } else if (error instanceof Invalid || error instanceof TooLarge) most = 1;
+        if ((error instanceof Invalid || error instanceof TooLarge) && some.length === 1) refuse(some[0]!, error);
+        else if (error instanceof Invalid || error instanceof TooLarge) most = 1;
         else if (failures++ % 20 === 0) this.#log("warn", "sending results failed; trying again", { results: some.length, error: String(error) });
         for (const a of some) a.sent = false;
         this.#outbox.unshift(...some);
@@ -372,8 +370,10 @@ class Session {
     this.#sending = false;
   }
 
-  #acknowledged(a: Attempt, refusal: Error | undefined): void {
-    if (refusal instanceof Unavailable) {
+  #acknowledged(a: Attempt, refusal: KinesinError | undefined): void {
+    const malformed = refusal instanceof Invalid && a.result!.outcome !== "fatal_failure";
+    if (malformed) refuse(a, refusal);
+    if (malformed || refusal instanceof Unavailable) {
       a.sent = false;
       this.#outbox.push(a);
       return;
@@ -466,6 +466,12 @@ class Session {
     }
     return isSo();
   }
+}
+
+/** Has an attempt end as fatal_failure, since no server takes its result, such as for a follow-up. */
+function refuse(a: Attempt, error: KinesinError): void {
+  a.result = { claim: a.claim, outcome: "fatal_failure", error: `the result was refused: ${error.detail}`, started: new Date(a.startedMs) };
+  a.bytes = 0;
 }
 
 /** Returns how an attempt ended whose handler threw, given the reason with which it had been stopped. */
