@@ -101,7 +101,7 @@ func (s *Server) Run(ctx context.Context) error {
 	server := api.NewServer(http.NewCrossOriginProtection().Handler(mux))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		defer server.Close() //nolint:errcheck // what is left are callers that the node has refused
+		defer server.Close() // what is left are callers that the node has refused
 		return s.node.Run(ctx)
 	})
 	g.Go(func() error {
@@ -154,5 +154,5 @@ func (s *Server) target(body io.Reader) (task.Instant, error) {
 
 func (s *Server) answerNow(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, "{\"now\":%q}\n", s.time.Now().Time().Format(time.RFC3339Nano)) //nolint:errcheck // the caller may be gone
+	_, _ = fmt.Fprintf(w, "{\"now\":%q}\n", s.time.Now().Time().Format(time.RFC3339Nano)) // the caller may be gone
 }

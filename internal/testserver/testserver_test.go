@@ -82,7 +82,7 @@ func (r *rig) call(ctx context.Context, path, body string, want int, into any) e
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // it is read only
+	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != want {
 		err = fmt.Errorf("%s %s: %s %s", path, body, response.Status, answer)

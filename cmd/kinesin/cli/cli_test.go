@@ -782,7 +782,7 @@ func TestTestServerEndsWithItsStdin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it is read only
+	defer response.Body.Close()
 	if answer, err := io.ReadAll(response.Body); err != nil || string(answer) != `{"now":"2027-03-02T09:00:00Z"}`+"\n" {
 		t.Errorf("%s %s, %v", response.Status, answer, err)
 	}
