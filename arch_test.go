@@ -157,6 +157,7 @@ var table = []row{
 
 	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/admin", "sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
+	{name: "target", may: []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/controller", "internal/inproc", "internal/sdkconfig"}, never: serverSide},
 	{name: "target/httptarget", may: []string{"task", "sdk", "internal/clock", "internal/controller", "internal/sdkconfig"}, never: serverSide},
 	{name: "sdk/admin", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/sdktest"}, never: serverSide},
 	{name: "target/awslambda", may: []string{"task", "sdk", "internal/controller", "internal/sdkconfig"}, tests: []string{"api"}, never: noServer},
@@ -185,7 +186,7 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/logging", "internal/otlp", "web",
+			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/logging", "internal/otlp", "sdk", "target", "target/httptarget", "web",
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},

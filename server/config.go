@@ -38,6 +38,10 @@ type Config struct {
 	// loss.
 	AcceptLoss bool
 
+	// TargetsAllow are ranges of addresses, such as 10.1.0.0/16, that targets of lambdas may have besides public
+	// ones.
+	TargetsAllow []string
+
 	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.
 	AuthTokenFile string
 	// PolicyFile defines identities and what each may do (docs/how-to/access.md). Without it and AuthTokenFile
@@ -136,7 +140,7 @@ const (
 )
 
 // Roles lists the roles that a process can have, in the order in which work flows through them.
-func Roles() []string { return node.Roles() }
+func Roles() []string { return append(node.Roles(), RoleTargets) }
 
 // Stores lists the drivers of the store, Queues those of the queue.
 func Stores() []string { return []string{StorePebble, StoreDynamoDB} }
@@ -238,7 +242,7 @@ func (c Config) Validate() error {
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
 	}
-	errs = append(errs, c.checkDrivers(), c.checkBackup(), c.checkMembership(), c.checkAWS())
+	errs = append(errs, c.checkTargets(), c.checkDrivers(), c.checkBackup(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/web"
 )
 
@@ -40,6 +41,9 @@ type Server struct {
 	listener *connections
 	http     *http.Server
 	calls    *gate
+	targets  *target.Role // nil: this process has not the role
+	// endTargets closes the connections to targets.
+	endTargets func()
 	// collector gets the audit records too; nil: there is none.
 	collector *otlp.AuditLog
 	exports   []exporter // of traces and metrics
@@ -80,6 +84,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	if err := s.open(ctx, asked); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
+	}
+	if s.targets, s.endTargets, err = s.openTargets(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrConfig, err), s.listener.Close(), s.node.Close())
 	}
 	s.http = api.NewServer(s.handler(asked, provider))
 	if s.console != nil {
@@ -207,6 +214,13 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(served)
 		return serveHTTP(serving, s.http, s.listener)
 	})
+	calling, stopCalling := context.WithCancel(groupCtx)
+	defer stopCalling()
+	called := make(chan struct{})
+	group.Go(func() error {
+		defer close(called)
+		return s.runTargets(calling)
+	})
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -216,6 +230,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
 		s.http.SetKeepAlivesEnabled(false) // so that callers connect again, to another server
+		stopCalling()
+		<-called // first, since its workers report to this process
 		stopRunning()
 		s.cutOff(ctx, stopped, served)
 		return nil

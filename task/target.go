@@ -55,6 +55,14 @@ func (t *Target) Kind() string {
 	return TargetHTTP
 }
 
+// SlotsOrDefault returns how many calls each server makes at a time.
+func (t *Target) SlotsOrDefault() int {
+	if t.Slots == 0 {
+		return TargetSlotsDefault
+	}
+	return int(t.Slots)
+}
+
 // TargetMethods are the methods of an http target. GET and DELETE have no body.
 func TargetMethods() []string { return []string{"POST", "PUT", "PATCH", "DELETE", "GET"} }
 

@@ -1,4 +1,4 @@
-// Package inproc carries HTTP to a handler in the same process, for tests in virtual time: it
+// Package inproc carries HTTP to a handler in the same process, for workers of the server and for tests in virtual time: it
 // owns the pipes and the goroutine of each call, and opens no socket.
 package inproc
 

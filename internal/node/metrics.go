@@ -47,12 +47,12 @@ type Metrics struct {
 
 	lateness, storeTime                                            *prometheus.HistogramVec
 	accepted, matched, finished, expired, dead, undelivered, grown *prometheus.CounterVec // of lambdas
-	refused, wakeups, claims, calls, objective                     *prometheus.CounterVec
+	refused, wakeups, claims, calls, objective, targetCalls        *prometheus.CounterVec
 	hscFailures, storeErrors, clockSteps, roomRefused              *prometheus.CounterVec
 	ways, rejected, left, moved, registrations                     *prometheus.CounterVec
 	registrationStates                                             *prometheus.GaugeVec
 	lost, unsent, failures, internal, auditLost, consumed, pauses  prometheus.Counter
-	clockStep, members, owned, unowned                             prometheus.Gauge
+	clockStep, members, owned, unowned, targetsOpen                prometheus.Gauge
 	fsync, clockAhead, age, warmed                                 prometheus.Observer
 
 	// A look-up of a series by its labels costs more than counting, so the series that change with every task
@@ -104,6 +104,9 @@ func (m *Metrics) addTasks() {
 	m.objective = m.Counters("kinesin_objective_starts_total",
 		"Starts of tasks of lambdas that have an objective, and ends without a start, by whether they were in time.", "lambda", "in_time")
 	m.undelivered = m.Counters("kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority")
+	m.targetCalls = m.Counters("kinesin_target_calls_total",
+		"Calls of the targets of lambdas, by the class of the answer: 2xx, 3xx, 4xx, 5xx, or none, if there was no answer.", "lambda", "class")
+	m.targetsOpen = m.Gauge("kinesin_target_attempts_open", "Attempts of tasks with a target that this process runs now: calls under way, and those that wait for their host.")
 	m.grown = m.Counters("kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.", "lambda")
 	m.wakeups = m.Counters("kinesin_wakeups_total", "Wake-ups by the event they led to.", "event")
 	for kind := range m.byEvent {

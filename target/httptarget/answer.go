@@ -43,6 +43,14 @@ func readAnswer(r *http.Response) (*answer, error) {
 	return a, err
 }
 
+// class returns the class of the status; "none" of nil, which is no answer.
+func (a *answer) class() string {
+	if a == nil {
+		return "none"
+	}
+	return strconv.Itoa(a.status/100) + "xx"
+}
+
 func (a *answer) isSuccess() bool { return a.status >= 200 && a.status < 300 }
 
 // isOverload reports whether the host says that it gets too much.

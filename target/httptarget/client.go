@@ -23,6 +23,8 @@ type Config struct {
 	Guard   *Guard      // nil: any address may be called
 	Clock   clock.Clock // required
 	Version string      // of this program, in User-Agent; empty: none
+	// Called is called after each call, with the class of its answer: "2xx" to "5xx", or "none". nil: it is not.
+	Called func(lambda, class string)
 }
 
 // Client has what the runners of a process share: the connections, and how many calls each host gets at a
@@ -30,6 +32,7 @@ type Config struct {
 type Client struct {
 	clock     clock.Clock
 	userAgent string
+	called    func(lambda, class string)
 	http      *http.Client
 	windows   *windows
 }
@@ -40,12 +43,15 @@ func NewClient(c Config) *Client {
 	if c.Guard != nil {
 		dialer.Control = c.Guard.control
 	}
+	if c.Called == nil {
+		c.Called = func(string, string) {}
+	}
 	agent := "kinesin"
 	if c.Version != "" {
 		agent += "/" + c.Version
 	}
 	return &Client{
-		clock: c.Clock, userAgent: agent, windows: newWindows(),
+		clock: c.Clock, userAgent: agent, called: c.Called, windows: newWindows(),
 		http: &http.Client{
 			// A redirect would take the call, with its headers, to where its settings do not name.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

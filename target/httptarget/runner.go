@@ -53,6 +53,7 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 		return controller.Outcome{Kind: task.OutcomeFatal, Error: err.Error()}
 	}
 	a, err := r.call(ctx, t, u)
+	r.client.called(t.Lambda, a.class())
 	if err != nil {
 		return noAnswer(u.Host, err)
 	}
@@ -77,7 +78,10 @@ func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL) (a *
 		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // read as far as it counts
-	return readAnswer(response)
+	if a, err = readAnswer(response); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // verdictOf returns what a call tells of its host.

@@ -40,7 +40,7 @@ func TestTogether(t *testing.T) {
 	if d.Name != "kinesin-scheduler" || d.Spec.Replicas != nil {
 		t.Errorf("Deployment %s of %v pods, which kubectl scale is to say", d.Name, d.Spec.Replicas)
 	}
-	if roles := env(d, "KINESIN_ROLES"); roles != "inbound,scheduler,dispatcher,hsc" {
+	if roles := env(d, "KINESIN_ROLES"); roles != "inbound,scheduler,dispatcher,hsc,targets" {
 		t.Errorf("roles %s", roles)
 	}
 	if m := env(d, "KINESIN_MEMBERSHIP"); m != "kubernetes" {
@@ -81,7 +81,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("%v pods, want the number that was asked for", n)
 	}
 	for name, want := range map[string]struct{ roles, membership string }{
-		"kinesin-scheduler": {"scheduler,dispatcher", "kubernetes"}, "kinesin-inbound": {"inbound", ""}, "kinesin-hsc": {"hsc", ""},
+		"kinesin-scheduler": {"scheduler,dispatcher", "kubernetes"}, "kinesin-inbound": {"inbound", ""}, "kinesin-hsc": {"hsc,targets", ""},
 	} {
 		d := named(t, all, name)
 		if roles, m := env(d, "KINESIN_ROLES"), env(d, "KINESIN_MEMBERSHIP"); roles != want.roles || m != want.membership {

@@ -110,6 +110,8 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.BackupKeep, min: time.Hour}, "backup-keep", "how long recovery points stay, one an hour after the first hour; "+formatDuration(server.BackupKeepDefault)+" when not set")
 	settings.Mark(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers", "backup-to", "backup-every", "backup-keep")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
+	f.StringSliceVar(&s.TargetsAllow, "targets-allow", nil, "`RANGES` of addresses that targets of lambdas may have besides public ones, such as 10.1.0.0/16")
+	settings.Mark(f, "targets-allow")
 	s.addConsole(f)
 	s.addBounds(f)
 	s.addMetrics(f)

@@ -46,9 +46,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
      that a change of layout is a rollout of one fleet and not two fleets beside each other. */}}
 {{- define "kinesin.groups" -}}
 {{- if eq .Values.layout "split" -}}
-{"scheduler": ["scheduler", "dispatcher"], "inbound": ["inbound"], "hsc": ["hsc"]}
+{"scheduler": ["scheduler", "dispatcher"], "inbound": ["inbound"], "hsc": ["hsc", "targets"]}
 {{- else -}}
-{"scheduler": ["inbound", "scheduler", "dispatcher", "hsc"]}
+{"scheduler": ["inbound", "scheduler", "dispatcher", "hsc", "targets"]}
 {{- end -}}
 {{- end -}}
 

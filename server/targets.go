@@ -1,0 +1,95 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
+	"github.com/kinesin-io/kinesin/target/httptarget"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// RoleTargets calls the targets of lambdas; only together with node.RoleHSC, which serves its workers.
+const RoleTargets = "targets"
+
+// allowMax bounds Config.TargetsAllow.
+const allowMax = 100
+
+// openTargets makes the role that calls targets; nil if this process has not the role. end closes the
+// connections of its calls.
+func (s *Server) openTargets() (role *target.Role, end func(), err error) {
+	if !slices.Contains(s.config.Roles, RoleTargets) {
+		return nil, func() {}, nil
+	}
+	allow, err := prefixesOf(s.config.TargetsAllow)
+	if err != nil {
+		return nil, nil, err
+	}
+	calls := httptarget.NewClient(httptarget.Config{
+		Guard: &httptarget.Guard{Allow: allow}, Clock: clock.Real(), Version: s.config.Version, Called: s.node.TargetCalled,
+	})
+	return target.New(target.Config{
+		Lambdas: s.node.Settings, Server: asServer(s.node.Handler()), Name: "targets@" + cmp.Or(hostName(), "server"), Version: s.config.Version,
+		Log: s.config.Log.With(slog.String("role", RoleTargets)), DrainMax: s.config.DrainMax, Open: s.node.TargetOpen,
+		Runners: map[string]func(task.Target) (sdk.Handler, error){
+			task.TargetHTTP: func(t task.Target) (sdk.Handler, error) {
+				r, err := calls.Runner(t)
+				if err != nil {
+					return nil, err
+				}
+				return r.Run, nil
+			},
+		},
+	}), calls.Close, nil
+}
+
+// asServer makes every call one of the server itself.
+func asServer(next http.Handler) http.Handler {
+	who := access.Caller{Identity: access.Identity{Name: access.ServerName, Grants: access.All()}, From: access.ServerName}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), who)))
+	})
+}
+
+// prefixesOf reads ranges of addresses.
+func prefixesOf(texts []string) (all []netip.Prefix, err error) {
+	if len(texts) > allowMax {
+		return nil, fmt.Errorf("%d ranges of addresses for targets: want at most %d", len(texts), allowMax)
+	}
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("targets may have addresses %q: want a range such as 10.1.0.0/16 or fd00::/8", text)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// checkTargets checks what the role that calls targets is given.
+func (c Config) checkTargets() error {
+	if slices.Contains(c.Roles, RoleTargets) && !slices.Contains(c.Roles, node.RoleHSC) {
+		return fmt.Errorf("role %s without role %s: its workers are served by their own process; want both", RoleTargets, node.RoleHSC)
+	}
+	_, err := prefixesOf(c.TargetsAllow)
+	return err
+}
+
+// runTargets calls targets until ctx ends, then waits for the calls under way, for DrainMax at most.
+func (s *Server) runTargets(ctx context.Context) error {
+	if s.targets == nil {
+		return nil
+	}
+	defer s.endTargets()
+	return s.targets.Run(ctx)
+}
