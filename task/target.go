@@ -45,6 +45,7 @@ type Target struct {
 	// Secrets sign the calls of an http target, each with a signature of its own; nil: nothing is signed.
 	Secrets [][]byte `json:"secrets,omitempty"`
 	Slots   uint16   `json:"slots,omitempty"` // calls at a time, by each server; 0: TargetSlotsDefault
+	Async   bool     `json:"async,omitempty"` // of a function: it is invoked by an event, and not waited for
 }
 
 // Kind returns what kind of target it is.
@@ -91,6 +92,9 @@ func (t *Target) Validate() error {
 		return fmt.Errorf("%w target headers: the host of the URL has a word of the task, so whoever schedules one would choose who gets them", ErrInvalid)
 	}
 	errs := []error{t.checkHeaders(), t.checkSecrets()}
+	if t.Async {
+		errs = append(errs, fmt.Errorf("%w target async: only for an AWS Lambda function", ErrInvalid))
+	}
 	if t.Method != "" && !slices.Contains(TargetMethods(), t.Method) {
 		errs = append(errs, fmt.Errorf("%w target method %.20q: want one of %s", ErrInvalid, t.Method, strings.Join(TargetMethods(), ", ")))
 	}

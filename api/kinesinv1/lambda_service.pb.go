@@ -26,7 +26,9 @@ type Lambda struct {
 	// of 1 to 64 letters, digits, "_" and "-"
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "managed" (default): workers run its tasks; "deliver": each is put on an SQS queue when it is due, for consumers that need no Kinesin; cannot change
-	Mode       string   `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	// mode deliver: its queues are FIFO queues, which keep the order of each limit key and drop what is sent twice; cannot change
+	Fifo       bool     `protobuf:"varint,34,opt,name=fifo,proto3" json:"fifo,omitempty"`
 	Priorities []string `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"` // 1 to 8 names, highest first; cannot change; empty: high, normal, low
 	// partitions of each priority, up to 1024, which can only grow; new ones are used from shards_from on; 0: 4 with DynamoDB, else 1
 	Shards      uint32 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
@@ -116,6 +118,13 @@ func (x *Lambda) GetMode() string {
 		return x.Mode
 	}
 	return ""
+}
+
+func (x *Lambda) GetFifo() bool {
+	if x != nil {
+		return x.Fifo
+	}
+	return false
 }
 
 func (x *Lambda) GetPriorities() []string {
@@ -323,6 +332,7 @@ type Target struct {
 	// of an http target; default: POST
 	Method        string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
 	Slots         uint32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"` // how many calls each server makes at a time, up to 10,000; 0: 100
+	Async         bool   `protobuf:"varint,4,opt,name=async,proto3" json:"async,omitempty"` // of a function: success is that AWS Lambda has the event, and not that the function ran
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,6 +386,13 @@ func (x *Target) GetSlots() uint32 {
 		return x.Slots
 	}
 	return 0
+}
+
+func (x *Target) GetAsync() bool {
+	if x != nil {
+		return x.Async
+	}
+	return false
 }
 
 // Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
@@ -926,11 +943,12 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xd4\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xee\n" +
 	"\n" +
 	"\x06Lambda\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xd8\xf3\x18\x01\x88\xf4\x18\x01R\x04name\x12+\n" +
-	"\x04mode\x18\x02 \x01(\tB\x17\xfa\xf3\x18\x0fmanaged deliver\x88\xf4\x18\x01R\x04mode\x12(\n" +
+	"\x04mode\x18\x02 \x01(\tB\x17\xfa\xf3\x18\x0fmanaged deliver\x88\xf4\x18\x01R\x04mode\x12\x18\n" +
+	"\x04fifo\x18\" \x01(\bB\x04\x88\xf4\x18\x01R\x04fifo\x12(\n" +
 	"\n" +
 	"priorities\x18\x03 \x03(\tB\b\xf0\xf3\x18\b\x88\xf4\x18\x01R\n" +
 	"priorities\x12\x16\n" +
@@ -970,11 +988,12 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\x13target_secret_count\x18! \x01(\rB\x04\xc8\xf3\x18\x01R\x11targetSecretCount\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"m\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x83\x01\n" +
 	"\x06Target\x12\x16\n" +
 	"\x03url\x18\x01 \x01(\tB\x04\xd8\xf3\x18\x01R\x03url\x125\n" +
 	"\x06method\x18\x02 \x01(\tB\x1d\xfa\xf3\x18\x19POST PUT PATCH DELETE GETR\x06method\x12\x14\n" +
-	"\x05slots\x18\x03 \x01(\rR\x05slots\"C\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\x12\x14\n" +
+	"\x05async\x18\x04 \x01(\bR\x05async\"C\n" +
 	"\aBreaker\x12\x1a\n" +
 	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12\x1c\n" +
 	"\x06window\x18\x02 \x01(\x03B\x04\xc0\xf3\x18\x02R\x06window\"G\n" +

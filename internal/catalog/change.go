@@ -101,9 +101,17 @@ func sameSettings(have, want task.Lambda) error {
 	return fmt.Errorf("%w: %s", ErrExists, describe(have))
 }
 
+// modeText names the kind of its queues, too, where that is fixed.
+func modeText(l *task.Lambda) string {
+	if l.FIFO {
+		return l.Mode.String() + " with FIFO queues"
+	}
+	return l.Mode.String()
+}
+
 func describe(l task.Lambda) string {
 	text := fmt.Sprintf("%s has mode %s, priorities %s, shards %d, max attempts %d, timeout %v, backoff %v..%v, retention %v",
-		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
+		l.Name, modeText(&l), strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
 	if l.KeyRetention != 0 || l.PoisonBound != 0 || l.StartWithin != 0 { // zero: not set
 		text += fmt.Sprintf(", key retention %v, poison bound %d, start within %v", l.KeyRetention, l.PoisonBound, l.StartWithin)
 	}

@@ -18,7 +18,7 @@ const RegistrationKind = "registration"
 
 // ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
 // shards than it ever had.
-var ErrFixed = errors.New("mode and priorities are fixed at creation, and shards only grow")
+var ErrFixed = errors.New("mode, fifo and priorities are fixed at creation, and shards only grow")
 
 // Registration is the definition of a lambda.
 type Registration struct {
@@ -84,7 +84,7 @@ func CheckSettings(mode task.Mode, given task.Lambda) error {
 // Fits refuses, with ErrFixed, a registration that an existing lambda can never become. The one that it was
 // made of last always fits.
 func (r *Registration) Fits(have *Entry) error {
-	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
+	if have.Registration == r.Sum || have.Mode == r.Mode && have.FIFO == r.FIFO && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
 		return nil
 	}
 	wayOut := "register another lambda with these settings; or delete it, and it is created anew of this registration"
@@ -93,7 +93,7 @@ func (r *Registration) Fits(have *Entry) error {
 			"registration, a few minutes later, if all queues of that exist"
 	}
 	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; %s",
-		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), cmp.Or(r.Shards, have.Shards), describe(have.Lambda), wayOut)
+		ErrFixed, r.Name, modeText(&r.Lambda), strings.Join(r.Priorities, ","), cmp.Or(r.Shards, have.Shards), describe(have.Lambda), wayOut)
 }
 
 // shardsFit reports whether a lambda can have the shards of a registration: more than it has, or a count that

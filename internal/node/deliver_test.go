@@ -315,3 +315,31 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A FIFO queue delays no single message: a task that is not due waits in the store, and one that is goes there
+// directly.
+func TestATaskOfAFIFOQueueWaitsInTheStore(t *testing.T) {
+	inTown(t, func(w *town) {
+		p := w.start(func(c *Config) {
+			alone(c)
+			c.DeliverDirect = queue.DelayMax
+		})
+		_, err := p.lambdas.CreateLambda(w.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "out", Mode: "deliver", Fifo: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.advance(0)
+		ids := p.schedule(item(0), item(10*time.Second))
+		if all, _ := w.out.Delivered(); len(all) != 1 || all[0].ID != ids[0] || w.waitingRows(p) != 1 {
+			t.Errorf("delivered %+v, and %d wait; want one each", all, w.waitingRows(p))
+		}
+		w.advance(11 * time.Second)
+		w.wantDelivered(100*time.Millisecond, ids...)
+		all, _ := w.out.Delivered()
+		for i := range all {
+			if all[i].Delay != 0 {
+				t.Errorf("delivery %d is delayed by %v", i, all[i].Delay)
+			}
+		}
+	})
+}

@@ -34,6 +34,7 @@ const (
 type Lambda struct {
 	Name       string
 	Mode       Mode     // empty: ModeManaged; cannot change
+	FIFO       bool     // of ModeDeliver: its queues are FIFO queues; cannot change
 	Priorities []string // highest first; cannot change
 	// PriorityWeights say how starts are shared out while tasks of several priorities wait: in proportion to
 	// the weights, each 1 to 1000. A priority that is not named has weight 1. Empty is strict, the highest
@@ -102,6 +103,7 @@ type Target struct {
 	URL    string
 	Method string // of an http target: POST, PUT, PATCH, DELETE or GET; empty: POST
 	Slots  int    // how many calls each server makes at a time, up to 10,000; zero: 100
+	Async  bool   // of a function: success is that AWS Lambda has the event, and not that the function ran
 }
 
 // Lambdas has the calls about the settings of lambdas.

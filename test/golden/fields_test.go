@@ -242,7 +242,7 @@ func TestCommandsHaveEachField(t *testing.T) {
 		"list":          {&kinesinv1.ListRequest{}, but{"lambda": argument, "cursor": "list turns the pages"}},
 		"count":         {&kinesinv1.CountRequest{}, nil},
 		"lambda create": {&kinesinv1.CreateLambdaRequest{}, lambda},
-		"lambda set":    {&kinesinv1.UpdateLambdaRequest{}, lambda.with(but{"mode": "it cannot change", "priorities": "they cannot change"})},
+		"lambda set":    {&kinesinv1.UpdateLambdaRequest{}, lambda.with(but{"mode": "it cannot change", "fifo": "it cannot change", "priorities": "they cannot change"})},
 		"cron create":   {&kinesinv1.SetCronRequest{}, cron},
 		"cron set":      {&kinesinv1.SetCronRequest{}, cron.with(but{"lambda": "it cannot change"})},
 		"cron pause":    {&kinesinv1.PauseCronRequest{}, but{"name": argument, "until": "as --for"}},

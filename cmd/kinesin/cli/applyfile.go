@@ -324,6 +324,7 @@ func (d *declarations) addLambda(n *yaml.Node) (string, error) {
 	}
 	err := l.inBounds(func(f *pflag.FlagSet, l *admin.Lambda) {
 		f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", "")
+		f.BoolVar(&l.FIFO, "fifo", l.FIFO, "")
 		f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "")
 		lambdaFlags(f, l)
 	})

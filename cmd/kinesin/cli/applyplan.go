@@ -111,7 +111,7 @@ func (p *applying) planLambda(ctx context.Context, l *declared[admin.Lambda]) er
 	wanted, o := l.is, admin.LambdaUpdateOptions{}
 	for _, c := range one.Changes {
 		switch isNull := slices.Contains(l.nulls, c.Setting); {
-		case c.Setting == "mode" || c.Setting == "priorities":
+		case slices.Contains(lambdaFixed, c.Setting):
 			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.is.Name, c.Setting, c.From)
 		case isNull && c.Setting == "shards":
 			return lineError(l.lines[c.Setting], "%s: null is no value; leave the field out", c.Setting)
@@ -120,7 +120,7 @@ func (p *applying) planLambda(ctx context.Context, l *declared[admin.Lambda]) er
 		}
 	}
 	if len(one.Changes) > 0 {
-		one.Action, wanted.Mode, wanted.Priorities = applyUpdate, "", nil
+		one.Action, wanted.Mode, wanted.FIFO, wanted.Priorities = applyUpdate, "", false, nil
 		one.do = func(ctx context.Context) error {
 			_, err := p.admin.Lambdas.Update(ctx, wanted, o)
 			return err

@@ -76,6 +76,9 @@ func (a *app) printLambdaWith(l *kinesinv1.Lambda, quotas []*kinesinv1.Quota) er
 func lambdaRows(t table, l *kinesinv1.Lambda) {
 	t.row("name", l.GetName())
 	t.row("mode", l.GetMode())
+	if l.GetFifo() {
+		t.row("queues", "FIFO")
+	}
 	t.row("priorities", strings.Join(l.GetPriorities(), ","))
 	t.fact("priority weights", weightsText(l))
 	t.row("shards", shardsText(l))

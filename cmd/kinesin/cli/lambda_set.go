@@ -26,7 +26,7 @@ func (a *app) lambdaSetCommand() *cobra.Command {
 		Aliases: []string{"update"},
 		Short:   "Change a lambda's settings",
 		Long: `Changes the given settings and prints all of them; --reset takes settings back to their defaults. They apply to waiting
-tasks too. Mode and priorities are fixed at creation. Shards can only grow; tasks without a key use new ones six minutes
+tasks too. Mode, kind of queues and priorities are fixed at creation. Shards can only grow; tasks without a key use new ones six minutes
 later.`,
 		Example: `  kinesin lambda set greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda set greet --shards 8
@@ -41,13 +41,13 @@ later.`,
 	target.add(f)
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", fmt.Sprintf("partitions per priority: more than now, at most %d", task.ShardsMax))
 	resetFlag(f, &o.Reset, api.Changeable(&kinesinv1.UpdateLambdaRequest{})...)
-	fixed := []string{"mode", "priorities"}
-	for _, name := range fixed {
+	for _, name := range lambdaFixed {
 		f.String(name, "", "")
 		f.Lookup(name).Hidden = true
 	}
+	f.Lookup("fifo").NoOptDefVal = "true"
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		for _, name := range fixed {
+		for _, name := range lambdaFixed {
 			if f.Changed(name) {
 				return usagef("--%s is fixed at creation: create another lambda, or delete this one first", name)
 			}
@@ -81,6 +81,9 @@ later.`,
 	})
 }
 
+// lambdaFixed are the settings of a lambda that cannot change.
+var lambdaFixed = []string{"mode", "fifo", "priorities"}
+
 func (a *app) lambdaCreateCommand() *cobra.Command {
 	var l admin.Lambda
 	var target targetFlags
@@ -92,13 +95,15 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 refused (exit 1): set changes it, and kinesin apply creates what is missing.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
-  kinesin lambda create invoices --mode deliver
-  kinesin lambda create mail --target https://mail.example.com/tasks`,
+  kinesin lambda create invoices --mode deliver --fifo
+  kinesin lambda create mail --target https://mail.example.com/tasks
+  kinesin lambda create mail --target arn:aws:lambda:eu-central-1:123456789012:function:mail`,
 		Args: one("NAME"),
 	}
 	f := c.Flags()
 	l.Mode = admin.ModeManaged
 	f.Var(choiceValue{(*string)(&l.Mode), wordsOf("Lambda.mode")}, "mode", helpOf("Lambda.mode"))
+	f.BoolVar(&l.FIFO, "fifo", false, helpOf("Lambda.fifo"))
 	f.StringVar(&priorities, "priorities", "", helpOf("Lambda.priorities"))
 	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", helpOf("Lambda.shards"))
 	lambdaFlags(f, &l)

@@ -26,6 +26,7 @@ func (t *targetFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&t.headers, "target-header", nil, "`HEADER` of the calls, such as 'Authorization: Bearer …'; may be repeated, and replaces all; no answer shows values")
 	f.StringVar(&t.secretFile, "target-secret-file", "", "`FILE` of one or two lines whsec_BASE64, which sign the calls as Standard Webhooks does")
 	f.Var(intValue{&t.of.Slots, 1, task.TargetSlotsMax}, "target-slots", fmt.Sprintf("how many calls each server makes at a time; %d when not set", task.TargetSlotsDefault))
+	f.BoolVar(&t.of.Async, "target-async", false, "do not wait for the function: success is that AWS Lambda has the event")
 }
 
 // set gives a lambda the target of the flags. now returns the lambda as it is, of which it keeps what no flag names;
@@ -45,7 +46,7 @@ func (t *targetFlags) set(ctx context.Context, f *pflag.FlagSet, l *admin.Lambda
 		}
 		l.TargetHeaders = append(l.TargetHeaders, strings.ToLower(name)+":"+value)
 	}
-	named, changed := f.Changed("target"), f.Changed("target-method") || f.Changed("target-slots")
+	named, changed := f.Changed("target"), f.Changed("target-method") || f.Changed("target-slots") || f.Changed("target-async")
 	if named && t.of.URL == "" {
 		return usagef("--target: want a URL or an ARN; kinesin lambda set --reset target takes the target away")
 	}
@@ -62,7 +63,7 @@ func (t *targetFlags) set(ctx context.Context, f *pflag.FlagSet, l *admin.Lambda
 		}
 	}
 	if t.of.URL == "" {
-		return usagef("--target-method and --target-slots without --target: want its URL too")
+		return usagef("--target-method, --target-slots and --target-async without --target: want its URL too")
 	}
 	l.Target = &t.of
 	return nil
@@ -79,6 +80,9 @@ func mergeTarget(f *pflag.FlagSet, of, was *admin.Target) {
 	if !f.Changed("target-slots") {
 		of.Slots = was.Slots
 	}
+	if !f.Changed("target-async") {
+		of.Async = was.Async
+	}
 }
 
 func targetRows(t table, l *kinesinv1.Lambda) {
@@ -94,6 +98,9 @@ func targetRows(t table, l *kinesinv1.Lambda) {
 	slots := target.GetSlots()
 	if slots == 0 {
 		slots = task.TargetSlotsDefault
+	}
+	if target.GetAsync() {
+		t.row("target async", "yes: success is that AWS Lambda has the event")
 	}
 	t.row("target slots", fmt.Sprintf("%d on each server", slots))
 }

@@ -71,7 +71,7 @@ func (svc *Service) provision(ctx context.Context, l task.Lambda, by catalog.Own
 // mayProvision reports whether missing queues of an existing lambda may be created. Terraform creates those
 // of a registered lambda, and a lambda that would need other queues is refused.
 func mayProvision(have *catalog.Entry, want task.Lambda) bool {
-	return have.Registration == "" && have.Mode == want.Mode && slices.Equal(have.Priorities, want.Priorities)
+	return have.Registration == "" && have.Mode == want.Mode && have.FIFO == want.FIFO && slices.Equal(have.Priorities, want.Priorities)
 }
 
 // checkQueueNames deletes a new lambda if another one with a queue of the same name was created at this
@@ -184,6 +184,9 @@ func (svc *Service) changed(l *task.Lambda, request *kinesinv1.UpdateLambdaReque
 	asked := request.GetLambda()
 	if asked.GetMode() != "" && asked.GetMode() != l.Mode.String() {
 		return *l, refusal.Invalid("mode cannot change: a task's row is what its lambda's mode made it")
+	}
+	if asked.GetFifo() && !l.FIFO {
+		return *l, refusal.Invalid("fifo cannot change: the queues of lambda %s are standard queues", l.Name)
 	}
 	if len(asked.GetPriorities()) > 0 && !slices.Equal(asked.GetPriorities(), l.Priorities) {
 		return *l, refusal.Invalid("priorities cannot change: they are part of every task's key; lambda %s has %v", l.Name, l.Priorities)

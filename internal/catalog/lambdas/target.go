@@ -21,7 +21,7 @@ func targetOf(v *kinesinv1.Lambda) (*task.Target, error) {
 	if wire.GetSlots() > task.TargetSlotsMax {
 		return nil, refusal.Invalid("target slots %d: want 1 to %d", wire.GetSlots(), task.TargetSlotsMax)
 	}
-	t := &task.Target{URL: wire.GetUrl(), Method: wire.GetMethod(), Slots: uint16(wire.GetSlots())}
+	t := &task.Target{URL: wire.GetUrl(), Method: wire.GetMethod(), Slots: uint16(wire.GetSlots()), Async: wire.GetAsync()}
 	for i, header := range v.GetTargetHeaders() {
 		name, value, is := strings.Cut(header, ":")
 		if !is {
@@ -50,7 +50,7 @@ func showTarget(v *kinesinv1.Lambda, t *task.Target) {
 	if t == nil {
 		return
 	}
-	v.Target = &kinesinv1.Target{Url: t.URL, Method: t.Method, Slots: uint32(t.Slots)}
+	v.Target = &kinesinv1.Target{Url: t.URL, Method: t.Method, Slots: uint32(t.Slots), Async: t.Async}
 	v.TargetHeaderNames, v.TargetSecretCount = t.HeaderNames(), uint32(len(t.Secrets))
 }
 

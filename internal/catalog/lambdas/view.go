@@ -24,7 +24,7 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 		return task.Lambda{}, refusal.Invalid("shards %d: want 1 to %d", v.Shards, task.ShardsMax)
 	}
 	l := task.Lambda{
-		Name: v.Name, Mode: mode, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
+		Name: v.Name, Mode: mode, FIFO: v.Fifo, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
 		Timeout:    task.Micros(v.Timeout),
 		BackoffMin: task.Micros(v.BackoffMin),
 		BackoffMax: task.Micros(v.BackoffMax),
@@ -44,7 +44,7 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 // viewSettings returns the settings of a lambda as callers see them.
 func viewSettings(l *task.Lambda) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
-		Name: l.Name, Mode: l.Mode.String(), Priorities: l.Priorities, Shards: uint32(l.Shards), Retention: l.Retention.Microseconds(),
+		Name: l.Name, Mode: l.Mode.String(), Fifo: l.FIFO, Priorities: l.Priorities, Shards: uint32(l.Shards), Retention: l.Retention.Microseconds(),
 		KeyRetention: l.KeyRetention.Microseconds(), StartWithin: l.StartWithin.Microseconds(),
 		PriorityWeights: l.NamedWeights(), RetryShare: l.RetryShare,
 		LimitKeyConcurrency: l.LimitKeyConcurrency, LimitKeyRate: l.LimitKeyRate,
