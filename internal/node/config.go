@@ -95,6 +95,9 @@ type Config struct {
 	// nil: there are no such identities, or they are not known here.
 	Defined func(name string) (may access.Grants, found bool)
 
+	// CheckFunction refuses functions of AWS Lambda as targets of lambdas. nil: none is refused.
+	CheckFunction func(arn string) error
+
 	// Unregister returns the command that deletes the registration of a lambda. nil: there are no
 	// registrations.
 	Unregister func(lambda string) string

@@ -21,7 +21,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSettings(want.Mode, want); err != nil {
+	if err := cmp.Or(checkSettings(want.Mode, want), svc.checkFunction(want.Target, nil)); err != nil {
 		return nil, err
 	}
 	if err := svc.refresh(ctx); err != nil {
@@ -100,6 +100,14 @@ func checkSettings(mode task.Mode, l task.Lambda) error {
 		return refusal.Invalid("%v", err)
 	}
 	return nil
+}
+
+// checkFunction refuses a new target that is a function which servers may not invoke.
+func (svc *Service) checkFunction(t, before *task.Target) error {
+	if svc.CheckFunction == nil || t == nil || t.Kind() != task.TargetAWSLambda || before != nil && before.URL == t.URL {
+		return nil
+	}
+	return svc.CheckFunction(t.URL)
 }
 
 // refresh reads the changes that other processes made, where there are any.
@@ -203,7 +211,7 @@ func (svc *Service) changed(l *task.Lambda, request *kinesinv1.UpdateLambdaReque
 	if err := keepSecrets(next.Target, l.Target, request.GetFields()); err != nil {
 		return *l, err
 	}
-	if err := checkSettings(l.Mode, next); err != nil {
+	if err := cmp.Or(checkSettings(l.Mode, next), svc.checkFunction(next.Target, l.Target)); err != nil {
 		return *l, err
 	}
 	shards := cmp.Or(next.Shards, svc.Catalog.ShardsDefault, task.ShardsDefault)
