@@ -121,9 +121,9 @@ func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler 
 	}
 	s.calls.useConsole(s.console, provider)
 	if !asked.areAsked() {
-		return strictTLS(loopbackOnly(s.calls))
+		return strictTLS(loopbackOnly(s.withCallbacks(s.calls)))
 	}
-	return strictTLS(sameOrigin(s.calls))
+	return strictTLS(sameOrigin(s.withCallbacks(s.calls)))
 }
 
 func (s *Server) listen(ctx context.Context) error {

@@ -36,11 +36,11 @@ func (s *Server) openTargets() (role *target.Role, end func(), err error) {
 		return nil, nil, err
 	}
 	calls := httptarget.NewClient(httptarget.Config{
-		Guard: &httptarget.Guard{Allow: allow}, Clock: clock.Real(), Version: s.config.Version, Called: s.node.TargetCalled,
+		Guard: &httptarget.Guard{Allow: allow}, Clock: clock.Real(), Version: s.config.Version, Called: s.node.TargetCalled, Callback: target.CallbackOf,
 	})
 	return target.New(target.Config{
 		Lambdas: s.node.Settings, Server: asServer(s.node.Handler()), Name: "targets@" + cmp.Or(hostName(), "server"), Version: s.config.Version,
-		Log: s.config.Log.With(slog.String("role", RoleTargets)), DrainMax: s.config.DrainMax, Open: s.node.TargetOpen,
+		Log: s.config.Log.With(slog.String("role", RoleTargets)), DrainMax: s.config.DrainMax, Open: s.node.TargetOpen, Token: s.node.SealCallback,
 		Runners: map[string]func(task.Target) (sdk.Handler, error){
 			task.TargetHTTP: func(t task.Target) (sdk.Handler, error) {
 				r, err := calls.Runner(t)
@@ -53,9 +53,14 @@ func (s *Server) openTargets() (role *target.Role, end func(), err error) {
 	}), calls.Close, nil
 }
 
+// serverCaller is the server itself.
+func serverCaller() access.Caller {
+	return access.Caller{Identity: access.Identity{Name: access.ServerName, Grants: access.All()}, From: access.ServerName}
+}
+
 // asServer makes every call one of the server itself.
 func asServer(next http.Handler) http.Handler {
-	who := access.Caller{Identity: access.Identity{Name: access.ServerName, Grants: access.All()}, From: access.ServerName}
+	who := serverCaller()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), who)))
 	})

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
@@ -42,6 +43,8 @@ type Config struct {
 	Log     *slog.Logger
 	// DrainMax is how long calls may go on when the role is to stop. Then they end, and their tasks go back.
 	DrainMax time.Duration
+	// Token returns the token with which the receiver of a call may report how the attempt of a worker ended.
+	Token func(ctx context.Context, worker, task string, attempt int) (string, error)
 	// Open is called with 1 when an attempt begins, and with -1 when it ends. nil: not called.
 	Open func(change int)
 }
@@ -54,8 +57,9 @@ type Role struct {
 	cut    context.Context //nolint:containedctx // ends all calls
 	crews  []*crew
 
-	mu      sync.Mutex // guards runners
+	mu      sync.Mutex // guards the rest
 	runners map[string]*runner
+	waits   map[callbackKey]chan controller.Outcome // of attempts that may be reported by a callback
 }
 
 // runner is the handler of a target as a lambda has it now.
@@ -75,7 +79,7 @@ func New(c Config) *Role {
 	if c.Open == nil {
 		c.Open = func(int) {}
 	}
-	return &Role{Config: c, runners: map[string]*runner{}}
+	return &Role{Config: c, runners: map[string]*runner{}, waits: map[callbackKey]chan controller.Outcome{}}
 }
 
 // Run calls the targets of lambdas until ctx ends. Then it takes no more tasks, and waits for the calls that
@@ -195,13 +199,16 @@ func (r *Role) forget(want map[string]int) {
 
 // work runs a worker until ctx ends, and again after a failure, such as a lost lease.
 func (r *Role) work(ctx context.Context, slots map[string]int) {
+	var worker atomic.Pointer[string] // its newest lease
+	run := func(ctx context.Context, t *sdk.Task[[]byte]) error { return r.run(ctx, t, *worker.Load()) }
+	held := sdk.Hooks{LeaseHeld: func(id string, _ time.Duration) { worker.Store(&id) }}
 	for tries := 1; ctx.Err() == nil; tries++ {
 		began := clock.Mono(clock.Real())
-		w := sdk.NewWorker(r.client, sdk.Name(r.Name), sdk.Version(r.Version),
+		w := sdk.NewWorker(r.client, sdk.Name(r.Name), sdk.Version(r.Version), sdk.Observe(held),
 			sdk.ExitWith(func(int) {}), // the process has more to do; calls end with their contexts
 			sdk.Grace(task.TimeoutMax), sdk.KillAfter(stopMax))
 		for name, n := range slots {
-			w.Register(name, r.run, sdk.Concurrency(n))
+			w.Register(name, run, sdk.Concurrency(n))
 		}
 		err := w.Run(ctx)
 		if ctx.Err() != nil {
@@ -216,7 +223,7 @@ func (r *Role) work(ctx context.Context, slots map[string]int) {
 }
 
 // run calls the target of a task's lambda.
-func (r *Role) run(ctx context.Context, t *sdk.Task[[]byte]) error {
+func (r *Role) run(ctx context.Context, t *sdk.Task[[]byte], worker string) error {
 	r.Open(1)
 	defer r.Open(-1)
 	r.mu.Lock()
@@ -228,7 +235,7 @@ func (r *Role) run(ctx context.Context, t *sdk.Task[[]byte]) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(r.cut, end)()
-	err := of.run(ctx, t)
+	err := of.run(context.WithValue(ctx, callbackContext{}, &callback{role: r, worker: worker}), t)
 	if err != nil && r.cut.Err() != nil {
 		return released("the server is stopping")
 	}

@@ -147,7 +147,7 @@ func newRingKey(key Key) *ringKey {
 	if r.number <= FirstKey { // as installations without a rotation do
 		r.ids = newMACs(secret)
 	}
-	for p, name := range [purposes]string{forMessages: "queue", forPages: "page", forLeases: "lease"} {
+	for p, name := range [purposes]string{forMessages: "queue", forPages: "page", forLeases: "lease", forCallbacks: "callback"} {
 		r.seals[p] = newMACs(derive(secret, name))
 	}
 	r.sealer = newMACs(r.inbound)

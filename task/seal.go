@@ -21,6 +21,7 @@ const (
 	forMessages purpose = iota // messages of lambda queues; the subject is the queue
 	forPages                   // where the next page of a list begins; the subject is the list
 	forLeases                  // what a worker shows to give its lease up; the subject is the worker
+	forCallbacks               // with what a receiver reports how an attempt ended
 	purposes
 )
 
@@ -43,6 +44,10 @@ func (k *Keyring) Pages() Seal { return Seal{k, forPages} }
 // lease up: the worker's id does not suffice, because logs and task rows have it. Every server of an installation
 // can check a proof, and none has to store it.
 func (k *Keyring) Leases() Seal { return Seal{k, forLeases} }
+
+// Callbacks returns the seal of tokens with which the receiver of a call reports how the attempt ended. Whoever
+// has a token may do that and nothing else, at every server of an installation, and none has to store it.
+func (k *Keyring) Callbacks() Seal { return Seal{k, forCallbacks} }
 
 // Seal returns the seal of a body about a subject, which has no zero byte, followed by the body, which is the
 // concatenation of its parts.

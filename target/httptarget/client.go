@@ -1,11 +1,14 @@
 package httptarget
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/sdk"
 )
 
 // Bounds of the connections of a Client.
@@ -23,6 +26,10 @@ type Config struct {
 	Guard   *Guard      // nil: any address may be called
 	Clock   clock.Clock // required
 	Version string      // of this program, in User-Agent; empty: none
+	// Callback returns the token with which the receiver may report later how an attempt ended, after an answer
+	// of 202, and a channel with that outcome; done is called at the end. An empty token: it may not. nil: no
+	// receiver may, and 202 is a success.
+	Callback func(ctx context.Context, t *sdk.Task[[]byte]) (token string, ended <-chan controller.Outcome, done func(), err error)
 	// Called is called after each call, with the class of its answer: "2xx" to "5xx", or "none". nil: it is not.
 	Called func(lambda, class string)
 }
@@ -33,6 +40,7 @@ type Client struct {
 	clock     clock.Clock
 	userAgent string
 	called    func(lambda, class string)
+	callback  func(ctx context.Context, t *sdk.Task[[]byte]) (token string, ended <-chan controller.Outcome, done func(), err error)
 	http      *http.Client
 	windows   *windows
 }
@@ -46,12 +54,17 @@ func NewClient(c Config) *Client {
 	if c.Called == nil {
 		c.Called = func(string, string) {}
 	}
+	if c.Callback == nil {
+		c.Callback = func(context.Context, *sdk.Task[[]byte]) (string, <-chan controller.Outcome, func(), error) {
+			return "", nil, func() {}, nil
+		}
+	}
 	agent := "kinesin"
 	if c.Version != "" {
 		agent += "/" + c.Version
 	}
 	return &Client{
-		clock: c.Clock, userAgent: agent, called: c.Called, windows: newWindows(),
+		clock: c.Clock, userAgent: agent, called: c.Called, callback: c.Callback, windows: newWindows(),
 		http: &http.Client{
 			// A redirect would take the call, with its headers, to where its settings do not name.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

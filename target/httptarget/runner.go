@@ -52,19 +52,35 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 	if err != nil {
 		return controller.Outcome{Kind: task.OutcomeFatal, Error: err.Error()}
 	}
-	a, err := r.call(ctx, t, u)
+	token, ended, done, err := r.client.callback(ctx, t)
+	defer done()
+	if err != nil {
+		return controller.Outcome{Kind: task.OutcomeRetriable, Error: err.Error()}
+	}
+	a, err := r.call(ctx, t, u, token)
 	r.client.called(t.Lambda, a.class())
 	if err != nil {
 		return noAnswer(u.Host, err)
+	}
+	if a.status == http.StatusAccepted && token != "" {
+		select {
+		case o := <-ended: // it is recorded; the worker reports the same
+			return o
+		case <-ctx.Done():
+			return controller.Outcome{Kind: task.OutcomeRetriable, Error: fmt.Sprintf("%s answered 202 Accepted, and did not report how it ended", u.Host)}
+		}
 	}
 	return a.outcome(t, u.Host, r.client.clock.Now().Time())
 }
 
 // call waits for the window of the host, and makes the call.
-func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL) (a *answer, err error) {
+func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, token string) (a *answer, err error) {
 	request, err := r.request(ctx, t, u)
 	if err != nil {
 		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("kinesin-callback-token", token)
 	}
 	if w := r.client.windows.get(u.Host); w != nil {
 		if err := w.enter(ctx); err != nil {
