@@ -10,6 +10,7 @@ import (
 
 // accepted is a receiver that answers 202, and gives the tokens of its calls to whom asks.
 func accepted(t *testing.T) (url string, tokens chan string) {
+	t.Helper()
 	tokens = make(chan string, 100)
 	return receiver(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)

@@ -209,7 +209,9 @@ func TestForgedIDsOfALaterKeyAreRefused(t *testing.T) {
 // another ring, or that was changed since.
 func TestASealIsForOnePurposeAndSubject(t *testing.T) {
 	ring, other := ringOf(t, 1, 2), ringOf(t, 1, 3)
-	seals := func(r *task.Keyring) []task.Seal { return []task.Seal{r.Messages(), r.Pages(), r.Leases(), r.Callbacks()} }
+	seals := func(r *task.Keyring) []task.Seal {
+		return []task.Seal{r.Messages(), r.Pages(), r.Leases(), r.Callbacks()}
+	}
 	for i, seal := range seals(ring) {
 		for _, body := range []string{`{"a":1}`, ""} {
 			sealed := seal.Seal("tasks 1", []byte(body))

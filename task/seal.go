@@ -18,10 +18,10 @@ const sealMACBytes = 16
 type purpose uint8
 
 const (
-	forMessages purpose = iota // messages of lambda queues; the subject is the queue
-	forPages                   // where the next page of a list begins; the subject is the list
-	forLeases                  // what a worker shows to give its lease up; the subject is the worker
-	forCallbacks               // with what a receiver reports how an attempt ended
+	forMessages  purpose = iota // messages of lambda queues; the subject is the queue
+	forPages                    // where the next page of a list begins; the subject is the list
+	forLeases                   // what a worker shows to give its lease up; the subject is the worker
+	forCallbacks                // with what a receiver reports how an attempt ended
 	purposes
 )
 

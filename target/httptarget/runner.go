@@ -93,7 +93,7 @@ func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, toke
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // read as far as it counts
+	defer response.Body.Close()
 	if a, err = readAnswer(response); err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func TestWhatIsSent(t *testing.T) {
 	if e := r.Outcome(t.Context(), attempt()); e.Kind != task.OutcomeSuccess {
 		t.Fatalf("%+v", e)
 	}
-	if got.Method != "POST" || got.RequestURI != "/a%2Fb/x?t=acme" || string(body) != `{"a":1}` {
+	if got.Method != http.MethodPost || got.RequestURI != "/a%2Fb/x?t=acme" || string(body) != `{"a":1}` {
 		t.Errorf("%s %s %s", got.Method, got.RequestURI, body)
 	}
 	want := map[string]string{
@@ -157,7 +157,7 @@ func TestWhatIsSent(t *testing.T) {
 		}
 	}
 	get := runner(t, task.Target{URL: srv.URL, Method: "GET"})
-	if get.Outcome(t.Context(), attempt()); got.Method != "GET" || len(body) > 0 || got.Header.Get("content-type") != "" || got.Header.Get("user-agent") != "kinesin/1.2" {
+	if get.Outcome(t.Context(), attempt()); got.Method != http.MethodGet || len(body) > 0 || got.Header.Get("content-type") != "" || got.Header.Get("user-agent") != "kinesin/1.2" {
 		t.Errorf("%s with %q: %v", got.Method, body, got.Header)
 	}
 }
