@@ -42,10 +42,11 @@ type app struct {
 	stdout, stderr io.Writer
 
 	conn   settings.Connection
-	given  bool   // a server is: do not start one
-	data   string // directory of the server that is started; empty: a new one, which is removed afterwards
-	output string // format of the report
-	began  bool   // what goes wrong is no longer the usage
+	given  bool     // a server is: do not start one
+	data   string   // directory of the server that is started; empty: a new one, which is removed afterwards
+	serve  []string // more flags of a server that is started
+	output string   // format of the report
+	began  bool     // what goes wrong is no longer the usage
 }
 
 // run runs one command line and returns the exit code.
@@ -100,6 +101,7 @@ server in a process of its own, with its data in a new directory below the curre
 		a.kind(load.Quota, "Run N tasks of a lambda with a quota of concurrency that are due at the same time", 20_000),
 		a.kind(load.Procs, "Run N tasks that are due at the same time in many processes, whose workers have one slot each", 20_000),
 		a.kind(load.Change, "Schedule N tasks for later, and reschedule, cancel, redrive and run them by their ids", 20_000),
+		a.kind(load.Push, "Call URLs for N tasks that are due at the same time, of H hosts of which one in a hundred never answers", 1_000_000),
 		a.kind(load.Count, "Schedule N tasks for later, and count them and list the newest", 1_000_000),
 		a.isolation(), a.chains(), a.groups(), a.brakes(), a.neighbour(), a.process(),
 	)
@@ -179,6 +181,10 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 	case load.Procs:
 		b.StartProcess = a.startProcess
 		f.IntVar(&b.Processes, "processes", 20, "how many processes, over which the workers are spread")
+	case load.Push:
+		b.Slots, b.Hosts, b.Concurrency = 1000, 1, 4
+		f.IntVar(&b.Hosts, "hosts", b.Hosts, "how many hosts are called, each at an address of its own in 127.0.0.0/8")
+		f.IntVar(&b.Concurrency, "concurrency", b.Concurrency, "how many calls a host gets at a time, if there are several")
 	case load.Insert, load.Wall, load.Change, load.Count:
 	}
 	f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, about)
@@ -192,6 +198,9 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is created for the run; the server's default when not set")
 	return a.measuring(c, b.Validate, func(ctx context.Context) error {
 		b.Keep = !a.given // the data of a server of its own is deleted with it
+		if kind == load.Push {
+			a.serve = []string{"--targets-allow", "127.0.0.0/8"}
+		}
 		return a.on(ctx, "", func(s *load.Server) error {
 			b.Server, b.Lambda, b.Progress = s, newLambda("bench"), a.note
 			report, err := load.Run(ctx, b)

@@ -147,8 +147,12 @@ func (r *run) insert(ctx context.Context) error {
 
 func (r *run) insertBatch(ctx context.Context, from, to int) error {
 	items := make([]sdk.Item, to-from)
-	for i, payload := range payloads(len(items), r.PayloadBytes, func(i int) uint64 { return uint64(from + i) }) {
-		items[i] = sdk.Item{Lambda: r.lambdaOf(from + i), At: time.UnixMicro(r.seen.due[from+i]), Payload: payload}
+	for i, payload := range payloads(len(items), r.PayloadBytes, func(i int) uint64 { return r.numberOf(from + i) }) {
+		due := r.seen.due[0]
+		if n := r.numberOf(from + i); n != warmUpIndex {
+			due = r.seen.due[n]
+		}
+		items[i] = sdk.Item{Lambda: r.lambdaOf(from + i), At: time.UnixMicro(due), Payload: payload, Tags: r.tagsOf(from + i)}
 		if r.LimitKeys > 0 {
 			items[i].LimitKey = keyOf((from + i) % r.LimitKeys)
 		}

@@ -79,7 +79,7 @@ func (r *run) finish(ctx context.Context, p phase) (phase, error) {
 
 func (r *run) report(p phase) Report {
 	o := Report{Kind: r.Kind, Tasks: r.Tasks, Workers: r.Slots, PayloadBytes: r.PayloadBytes, Seconds: p.seconds()}
-	o.Rate = perSecond(r.Tasks, p.seconds())
+	o.Rate = perSecond(r.counted(), p.seconds())
 	o.CPUServer, o.CPUClient = perThousand(p.server, r.Tasks), perThousand(p.client, r.Tasks)
 	o.CPU = o.CPUServer + o.CPUClient
 	if i := r.inserted; !i.from.IsZero() {
@@ -95,7 +95,7 @@ func (r *run) report(p phase) Report {
 	late := r.seen.lateness()
 	slices.Sort(late)
 	o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax = percentile(late, .50), percentile(late, .95), percentile(late, .99), percentile(late, 1)
-	o.Lost = r.accepted - int(r.seen.started.Load())
+	o.Lost = r.accepted - (r.Tasks - r.counted()) - int(r.seen.started.Load())
 	o.Duplicate, o.Early = int(r.seen.duplicate.Load()), int(r.seen.early.Load())
 	if r.open != nil {
 		o.Pages, o.PageEvents, o.PagesLost = r.Pages, r.open.events.Load(), r.open.lost.Load()

@@ -34,6 +34,7 @@ const (
 	Procs     Kind = "procs"     // Wall before workers of one slot each, in several processes
 	Change    Kind = "change"    // tasks far in the future, which are then changed by their ids
 	Count     Kind = "count"     // tasks far in the future, which are then counted and listed
+	Push      Kind = "push"      // Wall of a lambda whose target is a receiver in this process
 )
 
 // Limits of a run.
@@ -97,6 +98,7 @@ type Config struct {
 	Concurrency int
 	Lambdas     int // of Lambdas: how many, of which the tasks are in turn
 	Processes   int // of Procs: over which the workers are spread
+	Hosts       int // of Push: how many are called, each for the tasks of one limit key if there are several
 	// StartProcess starts a process of Procs, with workers of one slot each that call started for each task.
 	// stop ends the process, and returns the CPU time that it used.
 	StartProcess func(ctx context.Context, lambda string, workers int, started func(payload []byte, at time.Time)) (stop func() (cpu time.Duration, err error), err error)
@@ -136,7 +138,8 @@ func (c *Config) Validate() error {
 		within("pages", c.Pages, 0, PagesMax),
 		within("lambdas", c.Lambdas, of(Lambdas), LambdasMax),
 		within("keys", c.LimitKeys, of(Keys), KeysMax),
-		within("concurrency", c.Concurrency, of(Keys), SlotsMax),
+		within("concurrency", c.Concurrency, of(Keys, Push), SlotsMax),
+		within("hosts", c.Hosts, of(Push), HostsMax),
 		within("starts per second", c.StartRate, 0, rateMax),
 		within("processes", c.Processes, of(Procs), min(ProcessesMax, max(c.Slots, 1))),
 		within("time ahead", c.Ahead, 0, durationMax),
@@ -157,7 +160,17 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
 	}
-	r := &run{Config: c, seen: newRecord(c.Tasks)}
+	if c.Kind == Push && c.Hosts > 1 {
+		c.LimitKeys = c.Hosts
+	}
+	r := &run{Config: c}
+	r.seen = newRecord(r.counted())
+	if c.Kind == Push {
+		var err error
+		if r.receiver, err = r.receive(ctx); err != nil {
+			return Report{}, err
+		}
+	}
 	if err := r.createLambdas(ctx); err != nil {
 		return Report{}, err
 	}
@@ -173,6 +186,7 @@ type run struct {
 	Config
 
 	seen     *record
+	receiver *receiver // of Push
 	open     *pages
 	ids      []sdk.ID // of Change
 	created  phase    // of the lambdas
@@ -186,6 +200,9 @@ func (r *run) createLambdas(ctx context.Context) (err error) {
 		l := admin.Lambda{Name: r.lambdaOf(i), Shards: r.Shards, Priorities: []string{"normal"}}
 		if r.LimitKeys > 0 {
 			l.LimitKeyConcurrency = r.Concurrency
+		}
+		if r.Kind == Push {
+			r.pushTo(&l)
 		}
 		_, _, err := admin.New(r.Client).Lambdas.Create(ctx, l)
 		return err
@@ -238,14 +255,14 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 		return r.change(ctx)
 	case Count:
 		return r.count(ctx)
-	case Wall, Steady, Immediate, Crons, Lambdas, Keys, Quota, Procs:
+	case Wall, Steady, Immediate, Crons, Lambdas, Keys, Quota, Procs, Push:
 	}
 	keys := r.wall
 	if r.Rate > 0 {
 		keys = r.steady
 	}
 	load := map[Kind]func(context.Context) (phase, error){
-		Wall: r.wall, Lambdas: r.wall, Keys: keys, Quota: r.wall, Procs: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons,
+		Wall: r.wall, Lambdas: r.wall, Keys: keys, Quota: r.wall, Procs: r.wall, Push: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons,
 	}[r.Kind]
 	if load == nil {
 		return Report{}, fmt.Errorf("%w: unknown kind %q", ErrConfig, r.Kind)
@@ -282,8 +299,12 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 // startWorkers starts the workers. If one of them ends by itself, it calls fail. stop ends all of them, and returns
 // the CPU time that they used in processes of their own.
 func (r *run) startWorkers(ctx context.Context, fail context.CancelCauseFunc) (stop func() (time.Duration, error), err error) {
-	if r.Kind == Procs {
+	switch r.Kind {
+	case Procs:
 		return r.startProcesses(ctx)
+	case Push:
+		return func() (time.Duration, error) { return 0, r.receiver.stop() }, nil
+	default:
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running errgroup.Group
@@ -334,7 +355,7 @@ func (r *run) startProcesses(ctx context.Context) (stop func() (time.Duration, e
 // warmUp waits until the worker runs tasks.
 func (r *run) warmUp(ctx context.Context) error {
 	for range 3 {
-		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.lambdaOf(0), Payload: warmUpPayload(r.PayloadBytes)}); err != nil {
+		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.lambdaOf(0), Payload: warmUpPayload(r.PayloadBytes), Tags: r.tagsOf(0)}); err != nil {
 			return err
 		}
 		if err := r.seen.awaitWarm(ctx, patienceBase); err != nil {
