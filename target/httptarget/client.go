@@ -15,7 +15,7 @@ import (
 const (
 	connectMax             = 10 * time.Second // to connect, and to agree on TLS, each
 	idleConnsMax           = 10_000
-	idleConnsPerHostMax    = 100
+	idleConnsPerHostMax    = 1000
 	idleMax                = 30 * time.Second
 	answerHeaderBytesMax   = 64 << 10
 	pingAfter, pingTimeout = 15 * time.Second, 15 * time.Second // a connection of HTTP/2 on which nothing comes
