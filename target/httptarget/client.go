@@ -14,7 +14,7 @@ import (
 // Bounds of the connections of a Client.
 const (
 	connectMax             = 10 * time.Second // to connect, and to agree on TLS, each
-	idleConnsMax           = 10_000
+	idleConnsMax           = 2000
 	idleConnsPerHostMax    = 1000
 	idleMax                = 30 * time.Second
 	answerHeaderBytesMax   = 64 << 10

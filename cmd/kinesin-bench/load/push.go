@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -20,6 +21,8 @@ const (
 	hangEvery = 100
 	// hangTimeout ends the attempts of calls that nobody answers.
 	hangTimeout = 10 * time.Second
+	// idleFor is how long the receiver keeps a connection on which nothing comes: many hosts have many.
+	idleFor = 2 * time.Second
 	// hostTag has the host of a task.
 	hostTag = "host"
 	// HostsMax is as many as fit into 127.0.0.0/8 by two numbers.
@@ -36,7 +39,7 @@ type receiver struct {
 
 // receive listens on all hosts of a run.
 func (r *run) receive(ctx context.Context) (*receiver, error) {
-	e := &receiver{server: &http.Server{ReadHeaderTimeout: patienceBase}}
+	e := &receiver{server: &http.Server{ReadHeaderTimeout: patienceBase, IdleTimeout: idleFor, ErrorLog: log.New(io.Discard, "", 0)}}
 	e.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
