@@ -175,11 +175,11 @@ func (s *Service) releaseUnanswered(ctx context.Context, sess *session, lambdas 
 	if err != nil {
 		s.Hooks.Failed("read claimed tasks", err)
 	}
-	rows = slices.DeleteFunc(rows, func(row task.Task) bool {
+	rows = slices.DeleteFunc(append(rows, s.unheldClaims(sess)...), func(row task.Task) bool {
 		l := s.Catalog.ByRef(row.Partition.Lambda)
 		return row.State != task.Claimed || !runs(sess.worker, &row) || isNamed[attemptOf(&row)] || l == nil || !slices.Contains(lambdas, l.Name)
 	})
-	s.release(ctx, sess, append(rows, s.unheldClaims(sess)...))
+	s.release(ctx, sess, rows)
 }
 
 // poll receives and claims until something is won or the wait is over.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	callbackPath = api.PlainPrefix + "attempts/{token}"
+	callbackPath = api.PlainPrefix + "attempts/" // and the token
 	// callbackBytesMax bounds a report: a result of 32 KiB, escaped, and an error.
 	callbackBytesMax = 256 << 10
 )
@@ -32,12 +33,15 @@ var callbackOutcomes = map[string]task.Outcome{ //nolint:gochecknoglobals // a t
 }
 
 // withCallbacks takes the reports of receivers that answered 202. Their token is what they may do; they need no
-// other, and no record has it.
+// other, and no record has it. No http.ServeMux, which redirects paths that keys may make.
 func (s *Server) withCallbacks(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", next)
-	mux.HandleFunc("POST "+callbackPath, func(w http.ResponseWriter, r *http.Request) {
-		answer, err := s.takeReport(w, r)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, is := strings.CutPrefix(r.URL.Path, callbackPath)
+		if !is || r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer, err := s.takeReport(w, r, token)
 		if err == nil {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(answer) // the receiver is gone
@@ -48,13 +52,12 @@ func (s *Server) withCallbacks(next http.Handler) http.Handler {
 		w.WriteHeader(problem.Status)
 		_ = json.NewEncoder(w).Encode(problem)
 	})
-	return mux
 }
 
 // takeReport looks at the token before it reads the body.
-func (s *Server) takeReport(w http.ResponseWriter, r *http.Request) (map[string]bool, error) {
+func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, token string) (map[string]bool, error) {
 	ctx := access.With(r.Context(), serverCaller())
-	c, err := s.node.OpenCallback(ctx, r.PathValue("token"))
+	c, err := s.node.OpenCallback(ctx, token)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +88,7 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request) (map[string]
 		return nil, err
 	}
 	if s.targets != nil {
-		s.targets.Ended(r.PathValue("token"), o)
+		s.targets.Ended(token, o)
 	}
 	return map[string]bool{}, nil
 }

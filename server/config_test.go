@@ -123,7 +123,7 @@ func TestMembershipDefault(t *testing.T) {
 
 func TestConfigDefaultsAreACopy(t *testing.T) {
 	var c Config
-	if d := c.withDefaults(); d.DataDir != DataDirDefault || d.Listen != ListenDefault || len(d.Roles) != 4 || d.Log == nil || d.DrainMax != DrainMaxDefault {
+	if d := c.withDefaults(); d.DataDir != DataDirDefault || d.Listen != ListenDefault || len(d.Roles) != 5 || d.Log == nil || d.DrainMax != DrainMaxDefault {
 		t.Errorf("%+v", d)
 	}
 	if c.DataDir != "" || c.Roles != nil {

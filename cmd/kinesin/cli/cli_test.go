@@ -811,7 +811,7 @@ func TestServeSaysWhereEverythingIs(t *testing.T) {
 		URL, Data string
 		Roles     []string
 	}
-	if err := json.NewDecoder(r).Decode(&where); err != nil || where.Data != data || len(where.Roles) != 4 {
+	if err := json.NewDecoder(r).Decode(&where); err != nil || where.Data != data || len(where.Roles) != 5 {
 		t.Errorf("%v: %+v", err, where)
 	}
 	s := &site{t, where.URL}
