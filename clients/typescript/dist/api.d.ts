@@ -309,6 +309,11 @@ export interface LambdaInfo {
     /** partitions of each priority, up to 1024, which can only grow; new ones are used from shards_from on; not set: 4 with DynamoDB, else 1 */ shards?: number;
     /** from when on new tasks use shards; not set: they never grew; read only */ shardsFrom?: string;
     /** a task that did not start so long after its due time ends as expired; not set: never */ startWithin?: string;
+    /** What servers call for each task, in place of workers; not set: workers run the tasks. Not for mode deliver. */ target?: Target;
+    /** of target_headers, in order */ targetHeaderNames?: string[];
+    /** Headers of the calls of an http target, each name: value with the name in small letters; at most 16 of 4,096 bytes. They are not shown, and are for the host of the target: another host takes new ones. */ targetHeaders?: string[];
+    /** how many target_secrets there are */ targetSecretCount?: number;
+    /** Secrets that sign the calls of an http target as Standard Webhooks says, each whsec_ and the base64 of 24 to 64 bytes; two while one is rotated. They are not shown, and are for the host of the target, as its headers. */ targetSecrets?: string[];
     /** how long one attempt may take, 100ms to 30 days; not set: 15m */ timeout?: string;
     /** rises with each change */ version: number;
     /** its registration is gone: it is deleted when its tasks have ended; read only */ withdrawn?: boolean;
@@ -330,6 +335,9 @@ export interface LambdaSettings {
     /** how many retries may start for each first start, 0.01 to 10; not set: any number */ retryShare?: number;
     /** partitions of each priority, up to 1024, which can only grow; new ones are used from shards_from on; not set: 4 with DynamoDB, else 1 */ shards?: number;
     /** a task that did not start so long after its due time ends as expired; not set: never */ startWithin?: string;
+    /** What servers call for each task, in place of workers; not set: workers run the tasks. Not for mode deliver. */ target?: TargetSettings;
+    /** Headers of the calls of an http target, each name: value with the name in small letters; at most 16 of 4,096 bytes. They are not shown, and are for the host of the target: another host takes new ones. */ targetHeaders?: string[];
+    /** Secrets that sign the calls of an http target as Standard Webhooks says, each whsec_ and the base64 of 24 to 64 bytes; two while one is rotated. They are not shown, and are for the host of the target, as its headers. */ targetSecrets?: string[];
     /** how long one attempt may take, 100ms to 30 days; not set: 15m */ timeout?: string;
 }
 export interface Lease {
@@ -403,6 +411,16 @@ export interface Scheduled {
     /** why the task was refused; not set: it was not */ problem?: Problem;
     /** the task that holds the key has the payload and time of this item now */ replaced: boolean;
     /** of the task that holds the key */ state?: "accepted" | "scheduled" | "enqueued" | "claimed" | "processing" | "retriable_failure" | "success" | "fatal_failure" | "dead" | "cancelled" | "dropped" | "acquired" | "delivered" | "expired" | (string & {});
+}
+export interface Target {
+    method?: string; /** how many calls each server makes at a time, up to 10,000; not set: 100 */
+    slots?: number; /** An http or https URL, of at most 2,048 bytes, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL stand for those of the task. */
+    url?: string;
+}
+export interface TargetSettings {
+    method?: "POST" | "PUT" | "PATCH" | "DELETE" | "GET"; /** how many calls each server makes at a time, up to 10,000; not set: 100 */
+    slots?: number; /** An http or https URL, of at most 2,048 bytes, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL stand for those of the task. */
+    url: string;
 }
 export interface TaskChanges {
     /** the longest pause between attempts; not set: that of the lambda */ backoffMax?: string | null;
