@@ -186,7 +186,7 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/logging", "internal/controller", "internal/otlp", "sdk", "target", "target/httptarget", "web",
+			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/logging", "internal/controller", "internal/otlp", "sdk", "target", "target/awslambda", "target/httptarget", "web",
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},

@@ -41,6 +41,9 @@ type Config struct {
 	// TargetsAllow are ranges of addresses, such as 10.1.0.0/16, that targets of lambdas may have besides public
 	// ones.
 	TargetsAllow []string
+	// TargetsFunctions are the ARNs of the functions of AWS Lambda that may be targets of lambdas, in which a star
+	// stands for any characters. Empty: none.
+	TargetsFunctions []string
 
 	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.
 	AuthTokenFile string

@@ -26,6 +26,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/store/pebble"
+	"github.com/kinesin-io/kinesin/target/awslambda"
 )
 
 // feedDepthMax is how many messages of one <lambda, priority> are put on the queue in memory; more due tasks
@@ -175,6 +176,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 		Bounds: catalog.Bounds{Lambdas: s.config.LambdasMax, LambdaPartitions: s.config.LambdaPartitionsMax, Partitions: s.config.PartitionsMax},
 	}
+	c.CheckFunction = awslambda.Functions(s.config.TargetsFunctions).Check
 	if d.blobs != nil {
 		c.Blobs = d.blobs
 	}

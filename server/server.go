@@ -85,7 +85,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.open(ctx, asked); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	if s.targets, s.endTargets, err = s.openTargets(); err != nil {
+	if s.targets, s.endTargets, err = s.openTargets(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrConfig, err), s.listener.Close(), s.node.Close())
 	}
 	s.http = api.NewServer(s.handler(asked, provider))

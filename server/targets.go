@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/target"
+	"github.com/kinesin-io/kinesin/target/awslambda"
 	"github.com/kinesin-io/kinesin/target/httptarget"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -27,11 +29,15 @@ const allowMax = 100
 
 // openTargets makes the role that calls targets; nil if this process has not the role. end closes the
 // connections of its calls.
-func (s *Server) openTargets() (role *target.Role, end func(), err error) {
+func (s *Server) openTargets(ctx context.Context) (role *target.Role, end func(), err error) {
 	if !slices.Contains(s.config.Roles, RoleTargets) {
 		return nil, func() {}, nil
 	}
 	allow, err := prefixesOf(s.config.TargetsAllow)
+	if err != nil {
+		return nil, nil, err
+	}
+	invoke, endInvoking, err := s.openFunctions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,8 +55,27 @@ func (s *Server) openTargets() (role *target.Role, end func(), err error) {
 				}
 				return r.Run, nil
 			},
+			task.TargetAWSLambda: invoke,
 		},
-	}), calls.Close, nil
+	}), func() { calls.Close(); endInvoking() }, nil
+}
+
+// openFunctions returns what makes the runners of functions of AWS Lambda. Without functions that may be invoked it
+// looks for no settings of AWS, and refuses all. end closes the connections.
+func (s *Server) openFunctions(ctx context.Context) (runner func(task.Target) (sdk.Handler, error), end func(), err error) {
+	functions, clients, end := awslambda.Functions(s.config.TargetsFunctions), s.drivers.aws, func() {}
+	if len(functions) > 0 && clients == nil {
+		if clients, err = awsclient.New(ctx, clock.Real()); err != nil {
+			return nil, nil, err
+		}
+		end = clients.Close
+	}
+	return func(t task.Target) (sdk.Handler, error) {
+		if err := functions.Check(t.URL); err != nil {
+			return nil, err
+		}
+		return awslambda.New(clients.Lambda, t.URL, t.Async).Run, nil
+	}, end, nil
 }
 
 // serverCaller is the server itself.
@@ -87,7 +112,7 @@ func (c Config) checkTargets() error {
 		return fmt.Errorf("role %s without role %s: its workers are served by their own process; want both", RoleTargets, node.RoleHSC)
 	}
 	_, err := prefixesOf(c.TargetsAllow)
-	return err
+	return cmp.Or(err, awslambda.Functions(c.TargetsFunctions).Validate())
 }
 
 // runTargets calls targets until ctx ends, then waits for the calls under way, for DrainMax at most.
