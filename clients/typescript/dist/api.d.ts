@@ -293,6 +293,7 @@ export interface LambdaInfo {
     /** not set: none */ breaker?: Breaker;
     /** when it was created */ created?: string;
     /** its live tasks are being dropped, and it takes no new ones */ deleting?: boolean;
+    /** mode deliver: its queues are FIFO queues, which keep the order of each limit key and drop what is sent twice; cannot change */ fifo?: boolean;
     /** how long a key is held after success or delivered; not set: retention */ keyRetention?: string;
     /** how many tasks of one limit key run at once; not set: any number */ limitKeyConcurrency?: number;
     /** how many tasks of one limit key start per second; not set: any number */ limitKeyRate?: number;
@@ -322,6 +323,7 @@ export interface LambdaSettings {
     /** the longest pause before a retry, at most 30 days; not set: 10m */ backoffMax?: string;
     /** the shortest pause before a retry, 1ms to 30 days; not set: 1s */ backoffMin?: string;
     /** not set: none */ breaker?: BreakerSettings;
+    /** mode deliver: its queues are FIFO queues, which keep the order of each limit key and drop what is sent twice; cannot change */ fifo?: boolean;
     /** how long a key is held after success or delivered; not set: retention */ keyRetention?: string;
     /** how many tasks of one limit key run at once; not set: any number */ limitKeyConcurrency?: number;
     /** how many tasks of one limit key start per second; not set: any number */ limitKeyRate?: number;
@@ -413,11 +415,13 @@ export interface Scheduled {
     /** of the task that holds the key */ state?: "accepted" | "scheduled" | "enqueued" | "claimed" | "processing" | "retriable_failure" | "success" | "fatal_failure" | "dead" | "cancelled" | "dropped" | "acquired" | "delivered" | "expired" | (string & {});
 }
 export interface Target {
-    method?: string; /** how many calls each server makes at a time, up to 10,000; not set: 100 */
+    async?: boolean; /** of an http target; default: POST */
+    method?: "POST" | "PUT" | "PATCH" | "DELETE" | "GET" | (string & {}); /** how many calls each server makes at a time, up to 10,000; not set: 100 */
     slots?: number; /** An http or https URL, of at most 2,048 bytes, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL stand for those of the task. */
     url?: string;
 }
 export interface TargetSettings {
+    async?: boolean; /** of an http target; default: POST */
     method?: "POST" | "PUT" | "PATCH" | "DELETE" | "GET"; /** how many calls each server makes at a time, up to 10,000; not set: 100 */
     slots?: number; /** An http or https URL, of at most 2,048 bytes, or the ARN of an AWS Lambda function. {key} and {tag.NAME} in a URL stand for those of the task. */
     url: string;
