@@ -6,7 +6,7 @@
             kinesin_server.advance("30d")
             assert mailed == [42]
 
-It wants the program: pip install kinesin[server], or KINESIN_BIN, or kinesin in PATH.
+It wants the program: the package kinesin_server of a release, or KINESIN_BIN, or kinesin in PATH.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def program() -> str:
         return str(importlib.import_module("kinesin_server").path())
     if path := shutil.which("kinesin"):
         return path
-    raise RuntimeError("there is no kinesin program: want pip install kinesin[server], KINESIN_BIN, or kinesin in PATH")
+    raise RuntimeError("there is no kinesin program: want the package kinesin_server of a release, KINESIN_BIN, or kinesin in PATH")
 
 
 class Server:
