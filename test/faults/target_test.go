@@ -42,7 +42,7 @@ func (r *receiver) listen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.http = &http.Server{Handler: r} //nolint:gosec // of a test
+	r.http = &http.Server{Handler: r}
 	go func() { _ = r.http.Serve(l) }()
 }
 
@@ -150,7 +150,7 @@ func TestReceiverKilled(t *testing.T) {
 	runtest.Eventually(t, soon, "calls to hang", func() bool { return r.hung() == held })
 	r.kill()
 	runtest.Eventually(t, soon, "attempts without an answer", func() bool {
-		got, err := s.Client.Get(t.Context(), ids[0])
+		got, err := s.Get(t.Context(), ids[0])
 		return err == nil && got.Failures > 1
 	})
 	r.listen(t)
