@@ -41,6 +41,8 @@ type Config struct {
 	// TargetsAllow are ranges of addresses, such as 10.1.0.0/16, that targets of lambdas may have besides public
 	// ones.
 	TargetsAllow []string
+	// TargetsIdentities is a file that says as whom hosts of targets are called: httptarget.Identity.
+	TargetsIdentities string
 	// TargetsFunctions are the ARNs of the functions of AWS Lambda that may be targets of lambdas, in which a star
 	// stands for any characters. Empty: none.
 	TargetsFunctions []string

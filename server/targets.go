@@ -37,12 +37,18 @@ func (s *Server) openTargets(ctx context.Context) (role *target.Role, end func()
 	if err != nil {
 		return nil, nil, err
 	}
+	var identities []httptarget.Identity
+	if s.config.TargetsIdentities != "" {
+		if identities, err = httptarget.ReadIdentities(s.config.TargetsIdentities); err != nil {
+			return nil, nil, err
+		}
+	}
 	invoke, endInvoking, err := s.openFunctions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	calls := httptarget.NewClient(httptarget.Config{
-		Guard: &httptarget.Guard{Allow: allow}, Clock: clock.Real(), Version: s.config.Version, Called: s.node.TargetCalled, Callback: target.CallbackOf,
+		Guard: &httptarget.Guard{Allow: allow}, Identities: identities, Clock: clock.Real(), Version: s.config.Version, Called: s.node.TargetCalled, Callback: target.CallbackOf,
 	})
 	return target.New(target.Config{
 		Lambdas: s.node.Settings, Server: asServer(s.node.Handler()), Name: "targets@" + cmp.Or(hostName(), "server"), Version: s.config.Version,

@@ -2,8 +2,10 @@ package httptarget
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -26,6 +28,8 @@ type Config struct {
 	Guard   *Guard      // nil: any address may be called
 	Clock   clock.Clock // required
 	Version string      // of this program, in User-Agent; empty: none
+	// Identities are as whom hosts are called, as ReadIdentities returns them. Other hosts are called as nobody.
+	Identities []Identity
 	// Callback returns the token with which the receiver may report later how an attempt ended, after an answer
 	// of 202, and a channel with that outcome; done is called at the end. An empty token: it may not. nil: no
 	// receiver may, and 202 is a success.
@@ -41,8 +45,16 @@ type Client struct {
 	userAgent string
 	called    func(lambda, class string)
 	callback  func(ctx context.Context, t *sdk.Task[[]byte]) (token string, ended <-chan controller.Outcome, done func(), err error)
-	http      *http.Client
+	http      *http.Client // for hosts without an identity
+	known     map[string]known
 	windows   *windows
+}
+
+// known is a host with an identity.
+type known struct {
+	*Identity
+
+	http *http.Client
 }
 
 // NewClient returns a client. Close it to close its connections.
@@ -63,20 +75,42 @@ func NewClient(c Config) *Client {
 	if c.Version != "" {
 		agent += "/" + c.Version
 	}
-	return &Client{
-		clock: c.Clock, userAgent: agent, called: c.Called, callback: c.Callback, windows: newWindows(),
-		http: &http.Client{
-			// A redirect would take the call, with its headers, to where its settings do not name.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			// No proxy: its address would be what the guard sees. No compression: the result is what was sent.
-			Transport: &http.Transport{
-				DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true, TLSHandshakeTimeout: connectMax,
-				MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsPerHostMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: answerHeaderBytesMax,
-				HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-			},
+	client := &Client{
+		clock: c.Clock, userAgent: agent, called: c.Called, callback: c.Callback, windows: newWindows(), http: newHTTP(dialer, nil), known: map[string]known{},
+	}
+	for i := range c.Identities {
+		id := &c.Identities[i]
+		client.known[id.Host] = known{id, newHTTP(dialer, id.secure)}
+	}
+	return client
+}
+
+func newHTTP(dialer *net.Dialer, secure *tls.Config) *http.Client {
+	return &http.Client{
+		// A redirect would take the call, with its headers, to where its settings do not name.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		// No proxy: its address would be what the guard sees. No compression: the result is what was sent.
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true, TLSHandshakeTimeout: connectMax, TLSClientConfig: secure,
+			MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsPerHostMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: answerHeaderBytesMax,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		},
 	}
 }
 
+// identified returns the client for a request, which it gives what shows who calls, if the host is to know that.
+func (c *Client) identified(r *http.Request) (*http.Client, error) {
+	k, is := c.known[strings.ToLower(r.URL.Host)]
+	if !is {
+		return c.http, nil
+	}
+	return k.http, k.identify(r)
+}
+
 // Close closes idle connections. Calls in flight go on.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	for _, k := range c.known {
+		k.http.CloseIdleConnections()
+	}
+}

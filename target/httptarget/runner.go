@@ -82,6 +82,10 @@ func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, toke
 	if token != "" {
 		request.Header.Set("kinesin-callback-token", token)
 	}
+	client, err := r.client.identified(request)
+	if err != nil {
+		return nil, err
+	}
 	if w := r.client.windows.get(u.Host); w != nil {
 		if err := w.enter(ctx); err != nil {
 			return nil, fmt.Errorf("it gets %w", err)
@@ -89,7 +93,7 @@ func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, toke
 		began := r.client.clock.Now()
 		defer func() { w.leave(verdictOf(ctx, a, err), began, r.client.clock.Now()) }()
 	}
-	response, err := r.client.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

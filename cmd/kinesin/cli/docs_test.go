@@ -92,7 +92,7 @@ var subjects = []struct{ title, note, command, names string }{
 		"16 at most. Clients use the first, and the next when that fails: at once if it refuses the connection, after 0.8 s if nothing " +
 		"answers. Workers keep their leases and running tasks meanwhile.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
 	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env http http-secret-file"},
-	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks; `targets` calls the targets of lambdas.", "serve", "listen roles horizon window payload-max drain match watch-workers targets-allow targets-functions"},
+	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks; `targets` calls the targets of lambdas.", "serve", "listen roles horizon window payload-max drain match watch-workers targets-allow targets-functions targets-identities"},
 	{
 		"Store and queues", "`pebble` with `memory` needs nothing else and is one process. `dynamodb` with `sqs` is for any number of processes with the " +
 			"same prefix. `pebble` with `sqs` is one process with [deliver lambdas](../how-to/aws.md#4-a-deliver-lambda-read-from-python); `dynamodb` with `memory` is refused.", "serve",
