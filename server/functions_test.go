@@ -39,7 +39,7 @@ func TestTheServerInvokesFunctions(t *testing.T) {
 	fake := functions(t)
 	fake.Function(account+"mail", func(_ context.Context, i fakelambda.Invocation) ([]byte, error) {
 		if string(i.Payload) == `"bad"` {
-			return nil, &fakelambda.Failure{Type: "KinesinFatal", Message: "no such user", Handled: true}
+			return nil, &fakelambda.FunctionError{Type: "KinesinFatal", Message: "no such user", Handled: true}
 		}
 		return i.Payload, nil
 	})

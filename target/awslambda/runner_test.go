@@ -73,12 +73,12 @@ func TestHowAFunctionEndsAnAttempt(t *testing.T) {
 		"a result that is longer": {`"` + long + `x"`, nil, controller.Outcome{Kind: task.OutcomeSuccess}},
 		"a handled error":         {"", errors.New("no"), controller.Outcome{Kind: task.OutcomeRetriable, Error: "the function failed: Error: no"}},
 		"an unhandled error": {
-			"", &fakelambda.Failure{Type: "Sandbox.Timedout", Message: "Task timed out"},
+			"", &fakelambda.FunctionError{Type: "Sandbox.Timedout", Message: "Task timed out"},
 			controller.Outcome{Kind: task.OutcomeRetriable, Error: "the function failed: Sandbox.Timedout: Task timed out"},
 		},
-		"an error without a type": {"", &fakelambda.Failure{Message: "exit status 1"}, controller.Outcome{Kind: task.OutcomeRetriable, Error: "the function failed: exit status 1"}},
+		"an error without a type": {"", &fakelambda.FunctionError{Message: "exit status 1"}, controller.Outcome{Kind: task.OutcomeRetriable, Error: "the function failed: exit status 1"}},
 		"a fatal error": {
-			"", &fakelambda.Failure{Type: "com.example.KinesinFatal", Message: "no such user", Handled: true},
+			"", &fakelambda.FunctionError{Type: "com.example.KinesinFatal", Message: "no such user", Handled: true},
 			controller.Outcome{Kind: task.OutcomeFatal, Error: "the function failed: com.example.KinesinFatal: no such user"},
 		},
 	} {

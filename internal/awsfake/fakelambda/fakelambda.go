@@ -10,21 +10,18 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/kinesin-io/kinesin/internal/awsfake"
-	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Invoke is the name of the call in awsfake.Faults. Of its faults there are Stalled, Denied, Throttled,
-// Refused (a server error), and LostRequest and LostAnswer, which reset the connection.
+// Invoke is the name of the call in awsfake.Faults. Of its faults there are Stalled (until the caller is gone), Denied,
+// Throttled, Refused (a server error), and LostRequest and LostAnswer, which reset the connection.
 const Invoke = "Invoke"
 
 // Limits of the service.
@@ -42,17 +39,17 @@ type Invocation struct {
 	Region  string            // for which the request was signed
 }
 
-// Failure is the error of a function.
-type Failure struct {
+// FunctionError is the error of a function.
+type FunctionError struct {
 	Type    string `json:"errorType"`
 	Message string `json:"errorMessage"`
 	Handled bool   `json:"-"`
 }
 
 // Error returns the type and the message.
-func (f *Failure) Error() string { return f.Type + ": " + f.Message }
+func (f *FunctionError) Error() string { return f.Type + ": " + f.Message }
 
-// Function runs an invocation. Its context ends when the caller is gone. An error that is no *Failure is one of
+// Function runs an invocation. Its context ends when the caller is gone. An error that is no *FunctionError is one of
 // type "Error".
 type Function func(ctx context.Context, i Invocation) (answer []byte, err error)
 
@@ -82,10 +79,10 @@ func (l *Lambda) Wait() { l.events.Wait() }
 
 // ServeHTTP is Invoke.
 func (l *Lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.Faults.Strikes(Invoke, awsfake.Stalled) && clock.Sleep(r.Context(), clock.Real(), stalledFor) != nil {
-		return
-	}
 	switch {
+	case l.Faults.Strikes(Invoke, awsfake.Stalled):
+		_, _ = io.Copy(io.Discard, r.Body) // only then is it known when the caller is gone
+		<-r.Context().Done()
 	case l.Faults.Strikes(Invoke, awsfake.Denied):
 		refuse(w, http.StatusForbidden, "AccessDeniedException", "User: arn:aws:iam::000000000000:role/secret is not authorized to perform: lambda:InvokeFunction")
 	case l.Faults.Strikes(Invoke, awsfake.Throttled):
@@ -101,9 +98,6 @@ func (l *Lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.invoke(w, r)
 	}
 }
-
-// stalledFor is how long a stalled call waits: longer than any caller.
-const stalledFor = time.Hour
 
 // reset ends the connection without an answer.
 func reset() { panic(http.ErrAbortHandler) }
@@ -173,9 +167,9 @@ func (l *Lambda) answer(w http.ResponseWriter, r *http.Request, f Function, i In
 		reset()
 	}
 	if err != nil {
-		failure, is := err.(*Failure) //nolint:errorlint // what a function of a test returned
+		failure, is := err.(*FunctionError) //nolint:errorlint // what a function of a test returned
 		if !is {
-			failure = &Failure{Type: "Error", Message: err.Error(), Handled: true}
+			failure = &FunctionError{Type: "Error", Message: err.Error(), Handled: true}
 		}
 		kind := "Unhandled"
 		if failure.Handled {
@@ -192,5 +186,5 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Amzn-Errortype", code)
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"Type":"User","message":%q}`, message) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": message}) // the caller may be gone
 }
