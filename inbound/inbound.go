@@ -29,7 +29,7 @@ type Inbound struct {
 // New returns an Inbound.
 func New(c Config) *Inbound {
 	if c.Callers == nil {
-		c.Callers = c.Intake.Clock
+		c.Callers = c.Clock
 	}
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	c.Buffering = c.Buffering.withDefaults()

@@ -145,7 +145,7 @@ func readBounded(path string, bytesMax int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was read
+	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
 	if err == nil && int64(len(text)) > bytesMax {
 		err = fmt.Errorf("%s: want at most %d bytes", path, bytesMax)

@@ -40,7 +40,7 @@ type receiver struct {
 // receive listens on all hosts of a run.
 func (r *run) receive(ctx context.Context) (*receiver, error) {
 	e := &receiver{server: &http.Server{ReadHeaderTimeout: patienceBase, IdleTimeout: idleFor, ErrorLog: log.New(io.Discard, "", 0)}}
-	e.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	e.server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			return
@@ -57,7 +57,7 @@ func (r *run) receive(ctx context.Context) (*receiver, error) {
 			return e, errors.Join(fmt.Errorf("be host %d of %d (each needs a file descriptor and an address of its own in 127.0.0.0/8): %w", i, r.Hosts, err), e.stop())
 		}
 		if e.port == 0 {
-			e.port = l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+			e.port = l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of a TCP listener
 		}
 		e.serving.Go(func() error {
 			if err := e.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

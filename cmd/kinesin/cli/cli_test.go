@@ -778,7 +778,7 @@ func TestTestServerEndsWithItsStdin(t *testing.T) {
 	}
 	s := &site{t, where.URL}
 	s.must("lambda", "create", "greet")
-	response, err := http.Post(where.URL+"/test/advance", "application/json", strings.NewReader(`{"by":"30d"}`)) //nolint:noctx,gosec // a server of this test
+	response, err := http.Post(where.URL+"/test/advance", "application/json", strings.NewReader(`{"by":"30d"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
