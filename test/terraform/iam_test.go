@@ -234,13 +234,21 @@ var alone = map[string][]string{
 	"dynamodb:BatchGetItem":  {"dynamodb:GetItem"},
 }
 
+const onlyFIFO = "the dead-letter queues of FIFO queues, of which the run has none"
+
 const readBack = "a write whose answer is lost is read back, and no answer is lost in a run"
 
 // unused is what policies allow though no call of the run needed it, and why.
 var unused = map[string]string{
-	"scheduler dynamodb:UpdateItem table/payloads": "payloads of tasks that are 14 days overdue are put off, and a run takes minutes",
-	"hsc dynamodb:GetItem table/schedule":          readBack,
-	"hsc dynamodb:BatchGetItem table/schedule":     readBack,
+	"inbound sqs:ReceiveMessage *-*-dlq.fifo":          onlyFIFO,
+	"inbound sqs:DeleteMessage *-*-dlq.fifo":           onlyFIFO,
+	"inbound sqs:ChangeMessageVisibility *-*-dlq.fifo": onlyFIFO,
+	"inbound sqs:StartMessageMoveTask *-*-dlq.fifo":    onlyFIFO,
+	"inbound sqs:ListMessageMoveTasks *-*-dlq.fifo":    onlyFIFO,
+	"inbound sqs:PurgeQueue *-*-dlq.fifo":              onlyFIFO,
+	"scheduler dynamodb:UpdateItem table/payloads":     "payloads of tasks that are 14 days overdue are put off, and a run takes minutes",
+	"hsc dynamodb:GetItem table/schedule":              readBack,
+	"hsc dynamodb:BatchGetItem table/schedule":         readBack,
 }
 
 // registrationWrites are all ways to write a row.
