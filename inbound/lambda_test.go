@@ -111,7 +111,7 @@ func TestEachSettingOfALambda(t *testing.T) {
 	values := &lambda{
 		Shards: 8, MaxAttempts: 3, Timeout: 60_000_000, BackoffMin: 2_000_000, BackoffMax: 4_000_000, Retention: 86_400_000_000, KeyRetention: 3_600_000_000,
 		PoisonBound: 5, StartWithin: 60_000_000, PriorityWeights: map[string]uint32{"high": 8, "normal": 2, "low": 1}, LimitKeyConcurrency: 3, LimitKeyRate: 0.5,
-		RetryShare: 0.2, Breaker: &kinesinv1.Breaker{Failures: 0.5, Window: 30_000_000},
+		RetryShare: 0.2, Breaker: &kinesinv1.Breaker{Failures: 0.5, Window: 30_000_000}, Target: &kinesinv1.Target{Url: "https://example.com/", Method: "PUT", Slots: 3},
 	}
 	run(t, func(f *fixture) {
 		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &lambda{Name: "each", Shards: 1}})
@@ -127,6 +127,9 @@ func TestEachSettingOfALambda(t *testing.T) {
 			return r.GetLambda().ProtoReflect()
 		}
 		for _, name := range api.Changeable(&kinesinv1.UpdateLambdaRequest{}) {
+			if name == "target_headers" || name == "target_secrets" {
+				continue // no answer has them: TestTargetOfALambda of cmd/kinesin/cli
+			}
 			field := values.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
 			want, before := values.ProtoReflect().Get(field), made.GetLambda().ProtoReflect().Get(field)
 			one := &lambda{}

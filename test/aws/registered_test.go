@@ -86,7 +86,7 @@ func TestRegistered(t *testing.T) {
 	if _, text := server.Fetch("/metrics"); !strings.Contains(text, `kinesin_registrations{outcome="refused"} 1`) {
 		t.Error("the metrics do not say that a registration is refused")
 	}
-	if text := server.Run("lambda", "get", "bills").Must(t); !strings.Contains(text, "by Terraform, refused: mode and priorities are fixed at creation, and shards only grow") {
+	if text := server.Run("lambda", "get", "bills").Must(t); !strings.Contains(text, "by Terraform, refused: mode, fifo and priorities are fixed at creation, and shards only grow") {
 		t.Errorf("get does not say that it is refused:\n%s", text)
 	}
 
