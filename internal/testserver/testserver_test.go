@@ -437,9 +437,10 @@ func TestAnAdvanceThatCannotEndIsRefused(t *testing.T) {
 		if err := admin.New(r.client).Lambdas.Ensure(r.Context(), mail, admin.Lambda{Timeout: time.Minute}); err != nil {
 			r.Fatal(err)
 		}
-		work()
+		stop := work()
 		r.schedule("again")
 		r.refused(`{"by":"1h"}`, http.StatusConflict, "mail task", "started 100 times")
+		stop() // its handler goes on, and asks for the time
 	})
 	r := newRig(t, 50*time.Millisecond)
 	stop := r.stream()
