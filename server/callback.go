@@ -47,10 +47,7 @@ func (s *Server) withCallbacks(next http.Handler) http.Handler {
 			_ = json.NewEncoder(w).Encode(answer) // the receiver is gone
 			return
 		}
-		problem := api.HTTPProblemOf(api.ProblemOf(err))
-		w.Header().Set("Content-Type", api.ProblemType)
-		w.WriteHeader(problem.Status)
-		_ = json.NewEncoder(w).Encode(problem)
+		api.HTTPProblemOf(api.ProblemOf(err)).Write(w)
 	})
 }
 

@@ -16,14 +16,13 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
 	// FatalErrorType ends the type of a function's error that no retry can mend.
 	FatalErrorType = "KinesinFatal"
-	// putOffMax is how often in its life a task is put off by Retry-After; after that such answers are failures.
-	putOffMax = 100
 )
 
 // failed returns how an attempt ends whose function failed. The answer describes the failure.
@@ -54,7 +53,7 @@ func (r *Runner) refused(t *sdk.Task[[]byte], err error) controller.Outcome {
 	if isFinal(err, refusal.ErrorCode()) {
 		o.Kind = task.OutcomeFatal
 	}
-	if d, said := retryAfter(err); said && t.Attempt-1-t.Failures-t.WorkerLost < putOffMax {
+	if d, said := retryAfter(err); said && target.MayPutOff(t) {
 		o.Kind, o.Delay = task.OutcomeSnoozed, d
 	}
 	return o

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
-	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -46,14 +46,7 @@ func New(api API, arn string, async bool) *Runner {
 
 // Run makes one invocation, and ends the attempt by its answer.
 func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
-	o := r.Outcome(ctx, t)
-	if o.Kind != task.OutcomeSuccess {
-		return &sdkconfig.OutcomeError{Outcome: o}
-	}
-	if o.Result != nil {
-		t.SetResult(o.Result)
-	}
-	return nil
+	return target.Conclude(t, r.Outcome(ctx, t))
 }
 
 // Outcome makes one invocation, and returns how its answer ends the attempt.

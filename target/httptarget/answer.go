@@ -12,14 +12,13 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
 	// errorBytesMax is how much of the body of a failure is kept as the error of its attempt.
 	errorBytesMax = 1024
-	// putOffMax is how often in its life a task is put off by Retry-After; after that such answers are failures.
-	putOffMax = 100
 )
 
 // answer is what came back of a call.
@@ -70,7 +69,7 @@ func (a *answer) outcome(t *sdk.Task[[]byte], host string, now time.Time) contro
 		return o
 	case a.isOverload():
 		o.Kind = task.OutcomeRetriable
-		if d, said := a.retryAfter(now); said && t.Attempt-1-t.Failures-t.WorkerLost < putOffMax {
+		if d, said := a.retryAfter(now); said && target.MayPutOff(t) {
 			o.Kind, o.Delay = task.OutcomeSnoozed, d
 		}
 	case a.status == http.StatusRequestTimeout || a.status == http.StatusTooEarly || a.status >= 500:

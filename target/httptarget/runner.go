@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
-	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -36,14 +36,7 @@ func (c *Client) Runner(t task.Target) (*Runner, error) {
 
 // Run makes one call, and ends the attempt by its answer.
 func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
-	o := r.Outcome(ctx, t)
-	if o.Kind != task.OutcomeSuccess {
-		return &sdkconfig.OutcomeError{Outcome: o}
-	}
-	if o.Result != nil {
-		t.SetResult(o.Result)
-	}
-	return nil
+	return target.Conclude(t, r.Outcome(ctx, t))
 }
 
 // Outcome makes one call, and returns how its answer ends the attempt.

@@ -1,0 +1,26 @@
+package target
+
+import (
+	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// putOffMax is how often in its life a task is put off because its target asks for it.
+const putOffMax = 100
+
+// Conclude returns what the handler of an attempt returns for an outcome, whose result it sets.
+func Conclude(t *sdk.Task[[]byte], o controller.Outcome) error {
+	if o.Kind != task.OutcomeSuccess {
+		return &sdkconfig.OutcomeError{Outcome: o}
+	}
+	if o.Result != nil {
+		t.SetResult(o.Result)
+	}
+	return nil
+}
+
+// MayPutOff reports whether a task whose target asks to be called later is put off once more. If not, that counts as
+// a failure: a target cannot put tasks off forever.
+func MayPutOff(t *sdk.Task[[]byte]) bool { return t.Attempt-1-t.Failures-t.WorkerLost < putOffMax }
