@@ -25,7 +25,9 @@ func (l *loop) passPage(ctx context.Context) error {
 	if !q.pass.underWay && len(q.low) == 0 {
 		k.again = now.Add(keyPassEvery)
 	}
-	q.beginPass()
+	if q.beginPass(); !q.pass.underWay { // what was low is so no more
+		return nil
+	}
 	c := cursor{after: q.pass.after, through: l.reader.ahead.through}
 	err := l.step(ctx, &c, l.pageRows(), func(row *task.Task) bool {
 		isTaken := l.passRow(row)

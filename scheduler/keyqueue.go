@@ -65,7 +65,7 @@ type keyQueue struct {
 	lists map[string]*keyList
 	ready []*keyList             // in turn
 	timed minheap.Heap[*keyList] // by the instant that they wait for
-	low   []*keyList             // those that a pass is to fill, in the order in which they ran low
+	low   []*keyList             // those that ran low; a pass fills those that still are
 	limit *inFlightLimit
 	rows  int // in all lists
 	kept  int // rows whose tasks are kept, too
@@ -86,7 +86,6 @@ type keyPass struct {
 	from     rowKey // it has seen all rows from there on,
 	after    rowKey // up to there
 	target   *keyList
-	touched  []*keyList
 	pages    int
 	leftOut  bool   // it has left out rows of keys without a list, or was told of some behind it
 	leftFrom rowKey // the first of them
@@ -144,7 +143,6 @@ func (q *keyQueue) offer(key string, r keyRow, how keyOffer) {
 	if behind && scanned {
 		l.uncount(r.rowKey)
 		l.from = r.next()
-		q.touch(l)
 	}
 }
 
@@ -418,9 +416,12 @@ func (q *keyQueue) clear() {
 	*q = *newKeyQueue(q.limit, q.keep)
 }
 
-// noteLow has a pass fill a list that has few rows and may have more in the schedule.
+// isLow reports whether a list has few rows and may have more in the schedule.
+func (q *keyQueue) isLow(l *keyList) bool { return l.more && len(l.rows) <= q.most()/4 }
+
+// noteLow has a pass fill a list that is low.
 func (q *keyQueue) noteLow(l *keyList) {
-	if l.low || !l.more || len(l.rows) > q.most()/4 {
+	if l.low || !q.isLow(l) {
 		return
 	}
 	l.low = true
@@ -432,24 +433,32 @@ func (q *keyQueue) wantsPass() bool {
 	return (q.pass.underWay || len(q.low) > 0 || q.unlisted) && len(q.ready) < keyReadyMax
 }
 
-// beginPass begins a pass, if none is under way, at the first row that the next list misses.
+// beginPass begins a pass, if none is under way, at the first row that a list misses. So it serves all lists that are low;
+// one that began farther on would read rows of others again and again.
 func (q *keyQueue) beginPass() {
 	p := &q.pass
 	if p.underWay {
 		return
 	}
-	from := q.unlistedFrom
 	var target *keyList
-	if len(q.low) > 0 {
-		target = q.low[0]
-		q.low = q.low[1:]
-		target.low = false
+	low := q.low
+	q.low = low[:0]
+	for _, l := range low {
+		switch l.low = q.isLow(l); {
+		case !l.low:
+			q.dropIdle(l)
+			continue
+		case target == nil || l.from.less(target.from):
+			target = l
+		}
+		q.low = append(q.low, l)
+	}
+	clear(low[len(q.low):])
+	from := q.unlistedFrom
+	if target != nil {
 		from = target.from
 	}
-	q.pass = keyPass{number: p.number + 1, underWay: true, from: from, after: from.previous(), target: target}
-	if target != nil {
-		q.touch(target)
-	}
+	q.pass = keyPass{number: p.number + 1, underWay: target != nil || q.unlisted, from: from, after: from.previous(), target: target}
 }
 
 // completes reports whether the pass under way fills a list in order: it has seen all that the list misses.
@@ -465,12 +474,6 @@ func (q *keyQueue) fromOf(l *keyList) rowKey {
 	return l.from
 }
 
-func (q *keyQueue) touch(l *keyList) {
-	if n := len(q.pass.touched); n == 0 || q.pass.touched[n-1] != l {
-		q.pass.touched = append(q.pass.touched, l)
-	}
-}
-
 // passed notes that the pass has come to a key; ended says that nothing is behind it. The pass is over when
 // its target is filled, or it has read most pages.
 func (q *keyQueue) passed(after rowKey, ended bool, most int) {
@@ -481,11 +484,12 @@ func (q *keyQueue) passed(after rowKey, ended bool, most int) {
 	if !ended && !filled && p.pages < most {
 		return
 	}
-	for _, l := range p.touched {
-		if q.completes(l) {
+	for _, l := range q.lists { // also those of which it met no row: it saw that there is none
+		if l.more && q.completes(l) {
 			l.from = q.fromOf(l)
 			if ended {
 				l.more, l.left, l.counted = false, 0, rowKey{}
+				q.dropIdle(l)
 			}
 		}
 	}
@@ -499,14 +503,7 @@ func (q *keyQueue) passed(after rowKey, ended bool, most int) {
 			q.unlistedFrom = maxKey(q.unlistedFrom, p.after.next())
 		}
 	}
-	touched := p.touched
-	p.underWay, p.target, p.touched = false, nil, nil
-	for _, l := range touched {
-		if q.lists[l.key] == l {
-			q.noteLow(l)
-			q.dropIdle(l)
-		}
-	}
+	p.underWay, p.target = false, nil
 }
 
 // count counts a row that is left in the schedule, and uncount takes one back that was taken into the list.

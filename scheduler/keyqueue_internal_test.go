@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -307,4 +308,54 @@ func TestALoopIsWokenForASlotThatIsAwaited(t *testing.T) {
 	s.free("a")
 	s.take("a", now, keyTimes{next: keyFollowsWithin}, &keyWaiter{})
 	wants("the next task is due soon", false, true)
+}
+
+// TestPassesReadTheScheduleInOrder lets many keys run out of the rows in memory at about the same time. Each pass serves all
+// keys that ran low, so a row is read about once, and not once for each key.
+func TestPassesReadTheScheduleInOrder(t *testing.T) {
+	const keys, each, memory, page, atOnce = 400, 50, 5000, 8, 100
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the order of a schedule
+	q := newKeyQueue(newInFlightLimit(memory), 4)
+	var rows []keyedRow
+	for i := range keys * each {
+		rows = append(rows, keyedRow{keyRow{rowKey: rowKey{1, idOf(rng.Uint64() >> 1)}, due: 1}, fmt.Sprint(i % keys)})
+	}
+	slices.SortFunc(rows, func(a, b keyedRow) int { return compareKeys(a.rowKey, b.rowKey) })
+	for _, r := range rows {
+		q.offer(r.key, r.keyRow, keyKnown)
+	}
+	read := 0
+	pass := func() {
+		q.beginPass()
+		i, found := slices.BinarySearchFunc(rows, q.pass.after, func(a keyedRow, k rowKey) int { return compareKeys(a.rowKey, k) })
+		if found {
+			i++
+		}
+		last := min(i+page, len(rows))
+		for _, r := range rows[i:last] {
+			q.offer(r.key, r.keyRow, keyScanned)
+		}
+		read += last - i
+		after := endOf(1)
+		if last < len(rows) {
+			after = rows[last-1].rowKey
+		}
+		q.passed(after, last == len(rows), keyPassPagesMax)
+	}
+	for len(rows) > 0 && read < 20*keys*each {
+		q.wake(1, 1)
+		started := map[rowKey]bool{}
+		for _, r := range q.take(1, atOnce, func(*keyList) (bool, task.Instant) { return true, 0 }) {
+			started[r.rowKey] = true
+		}
+		rows = slices.DeleteFunc(rows, func(r keyedRow) bool { return started[r.rowKey] })
+		for range 4 {
+			if q.wantsPass() {
+				pass()
+			}
+		}
+	}
+	if len(rows) > 0 || read > 2*keys*each {
+		t.Errorf("%d rows did not start, and %d were read of %d", len(rows), read, keys*each)
+	}
 }
