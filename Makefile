@@ -61,7 +61,7 @@ FIRST := ./test/cost $(BACKLOG) ./internal/node ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/feature/... ./internal/guard/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
-	./dispatcher/... ./hsc/... ./internal/controller/... ./internal/node/... ./server/... ./sdk/...
+	./dispatcher/... ./hsc/... ./internal/controller/... ./internal/node/... ./server/... ./target/... ./sdk/...
 # These take half of the time of test/race: they begin first, so that none runs alone at the end.
 LONGEST := ./internal/node ./scheduler
 TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(RACE)
@@ -378,7 +378,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/rules
 	$(MAKE) test/chart
 	$(MAKE) test/dist
-	$(MAKE) -j 2 test/kube test/sim SEEDS=2000 # which stands aside: its time is virtual
+	$(MAKE) -j 2 test/kube test/sim SEEDS=1000 # which stands aside: its time is virtual
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean

@@ -42,11 +42,21 @@ func TestNeverReady(t *testing.T) {
 	time.Sleep(calmFor)
 	before := r.names()
 	r.during("stuck", plannedMax, func() {
+		// The new one stands still before it has anything done: it is there, and does not answer. Helm may take longer
+		// than a pod needs to become ready.
+		still := make(chan *kubelet.Pod, 1)
+		go func() {
+			defer close(still)
+			p := r.newcomer(before)
+			p.Signal(stop)
+			still <- p
+		}()
 		r.values["podAnnotations"] = map[string]any{"version": "never ready"}
 		r.install()
-		// The new one stands still before it has anything done: it is there, and does not answer.
-		p := r.newcomer(before)
-		p.Signal(stop)
+		p := <-still
+		if p == nil {
+			return
+		}
 		time.Sleep(stuckFor)
 		if p.Ready() || p.Restarts() > 0 {
 			t.Errorf("the pod that stands still is ready: %v, was restarted %d times", p.Ready(), p.Restarts())
