@@ -45,6 +45,8 @@ locals {
       retry_share = var.retry_share
       breaker     = var.breaker == null ? null : { failures = var.breaker.failures, window = "${var.breaker.window_seconds}s" }
 
+      target = var.target == null ? null : { for name, value in var.target : name => value if value != null }
+
       quotas    = local.quotas
       crons     = local.crons
       objective = local.objective

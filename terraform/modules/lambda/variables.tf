@@ -354,6 +354,27 @@ variable "breaker" {
   }
 }
 
+variable "target" {
+  description = "What servers call for each task, so that nobody runs workers: an http or https `url`, or the ARN of an AWS Lambda function; `method` of an http call, POST when not set; `slots`, how many calls each server makes at a time, 1 to 10000 (100 when not set); `async`, for a function: success is that AWS Lambda has the event. Headers and secrets are no matter of a state: `kinesin lambda set` sets them, and they stay while the host does. Not for mode deliver."
+  type = object({
+    url    = string
+    method = optional(string)
+    slots  = optional(number)
+    async  = optional(bool)
+  })
+  default = null
+
+  validation {
+    condition     = var.target == null ? true : var.mode == "managed" && can(regex("^(https?://.+|arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:function:[a-zA-Z0-9$_:-]+)$", var.target.url)) && length(var.target.url) <= 2048
+    error_message = "Want a target whose url is an http or https URL of at most 2048 bytes, or the ARN of an AWS Lambda function, and none for mode deliver."
+  }
+
+  validation {
+    condition     = try(var.target.slots, null) == null ? true : var.target.slots >= 1 && var.target.slots <= 10000 && floor(var.target.slots) == var.target.slots
+    error_message = "Want a target with slots of 1 to 10000, a whole number."
+  }
+}
+
 variable "quotas" {
   description = "Limits per second, of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; 100 ms of the rate when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, `admit_by_identity` how many by one identity; `recovery` is the pace of resumed gates and redrives (1 to 1000000). Null leaves quotas to `kinesin quota set`, and removes those that this call set before; {} removes all."
   type = object({

@@ -169,6 +169,7 @@ run "settings" {
     limit_key_rate        = 1.5
     retry_share           = 0.2
     breaker               = { failures = 0.5 }
+    target                = { url = "https://mail.example.com/tasks/{key}", slots = 50 }
   }
 
   assert {
@@ -187,6 +188,7 @@ run "settings" {
       limit_key_rate        = 1.5
       retry_share           = 0.2
       breaker               = { failures = 0.5, window = "60s" }
+      target                = { slots = 50, url = "https://mail.example.com/tasks/{key}" }
     })
     error_message = "The registration has other settings."
   }
