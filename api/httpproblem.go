@@ -31,6 +31,13 @@ type HTTPProblem struct {
 	RetryAfter string `json:"retry_after,omitempty" jsonschema:"when to try again, as a duration such as 1s"`
 }
 
+// AttemptReport is what the target of a lambda says of an attempt after it answered 202.
+type AttemptReport struct {
+	Outcome string          `json:"outcome" jsonschema:"success, retriable_failure or fatal_failure; running asks whether to go on, and extends nothing"`
+	Result  json.RawMessage `json:"result,omitempty" jsonschema:"of a success: any JSON value, at most 32 KiB"`
+	Error   string          `json:"error,omitempty" jsonschema:"of a failure: why"`
+}
+
 // statuses are the HTTP statuses of refusals. statusOf decides for REASON_FULL.
 var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
 	kinesinv1.Reason_REASON_INVALID:           http.StatusBadRequest,

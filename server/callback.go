@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,13 +21,6 @@ const (
 	callbackBytesMax = 256 << 10
 )
 
-// callbackReport is what a receiver says of an attempt.
-type callbackReport struct {
-	Outcome string          `json:"outcome"`
-	Result  json.RawMessage `json:"result"`
-	Error   string          `json:"error"`
-}
-
 // callbackOutcomes are the outcomes that a receiver may report.
 var callbackOutcomes = map[string]task.Outcome{ //nolint:gochecknoglobals // a table
 	task.OutcomeSuccess.String(): task.OutcomeSuccess, task.OutcomeRetriable.String(): task.OutcomeRetriable, task.OutcomeFatal.String(): task.OutcomeFatal,
@@ -37,8 +31,13 @@ var callbackOutcomes = map[string]task.Outcome{ //nolint:gochecknoglobals // a t
 func (s *Server) withCallbacks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, is := strings.CutPrefix(r.URL.Path, callbackPath)
-		if !is || r.Method != http.MethodPost {
+		if !is {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			api.StatusProblem(http.StatusMethodNotAllowed, fmt.Sprintf("%s is not served at %s: want POST", r.Method, callbackPath)).Write(w)
 			return
 		}
 		answer, err := s.takeReport(w, r, token)
@@ -62,7 +61,7 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, token string
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "report of more than %d bytes", callbackBytesMax)
 	}
-	var report callbackReport
+	var report api.AttemptReport
 	if err == nil {
 		err = json.Unmarshal(body, &report)
 	}

@@ -82,6 +82,8 @@ func TestTheServerInvokesFunctions(t *testing.T) {
 			t.Errorf("%s: %v, want %s and then success", c.fault, got, c.outcome)
 		}
 	}
+	r.wantMetric(`kinesin_target_calls_total{class="2xx",lambda="mail"}`, "7") // one by a function that failed
+	r.wantMetric(`kinesin_target_calls_total{class="none",lambda="mail"}`, "3")
 
 	ran := make(chan string, 1)
 	fake.Function(account+"mail", func(_ context.Context, i fakelambda.Invocation) ([]byte, error) {

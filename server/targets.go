@@ -80,7 +80,9 @@ func (s *Server) openFunctions(ctx context.Context) (runner func(task.Target) (s
 		if err := functions.Check(t.URL); err != nil {
 			return nil, err
 		}
-		return awslambda.New(clients.Lambda, t.URL, t.Async).Run, nil
+		r := awslambda.New(clients.Lambda, t.URL, t.Async)
+		r.Called = s.node.TargetCalled
+		return r.Run, nil
 	}, end, nil
 }
 

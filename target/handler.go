@@ -1,6 +1,8 @@
 package target
 
 import (
+	"strconv"
+
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -19,6 +21,14 @@ func Conclude(t *sdk.Task[[]byte], o controller.Outcome) error {
 		t.SetResult(o.Result)
 	}
 	return nil
+}
+
+// Class returns the class by which calls are counted, for the HTTP status of an answer: "2xx" to "5xx", or "none" for 0.
+func Class(status int) string {
+	if status == 0 {
+		return "none"
+	}
+	return strconv.Itoa(status/100) + "xx"
 }
 
 // MayPutOff reports whether a task whose target asks to be called later is put off once more. If not, that counts as

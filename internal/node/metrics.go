@@ -105,7 +105,7 @@ func (m *Metrics) addTasks() {
 		"Starts of tasks of lambdas that have an objective, and ends without a start, by whether they were in time.", "lambda", "in_time")
 	m.undelivered = m.Counters("kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority")
 	m.targetCalls = m.Counters("kinesin_target_calls_total",
-		"Calls of the targets of lambdas, by the class of the answer: 2xx, 3xx, 4xx, 5xx, or none, if there was no answer.", "lambda", "class")
+		"Calls of the targets of lambdas, by the class of the answer's HTTP status: 2xx, 3xx, 4xx, 5xx, or none, if there was no answer. A function of AWS Lambda that fails was invoked: 2xx.", "lambda", "class")
 	m.targetsOpen = m.Gauge("kinesin_target_attempts_open", "Attempts of tasks with a target that this process runs now: calls under way, and those that wait for their host.")
 	m.grown = m.Counters("kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.", "lambda")
 	m.wakeups = m.Counters("kinesin_wakeups_total", "Wake-ups by the event they led to.", "event")

@@ -21,8 +21,10 @@ const intro = "Durations are texts such as 90s, 5m or 36h. Times are by RFC 3339
 
 // describe returns the OpenAPI 3.1 document of routes, in JSON.
 func describe(routes []route) []byte {
-	d := describer{object{"Problem": problemSchema()}}
-	paths := object{}
+	problems := structSchema(reflect.TypeFor[api.HTTPProblem]())
+	problems["properties"].(object)["reason"].(object)[jsonform.WordsKey] = reasons() //nolint:errcheck,forcetypeassert // structSchema made them
+	d := describer{object{"Problem": problems}}
+	paths := object{"/v1/attempts/{token}": object{"post": reportOperation()}}
 	for i := range routes {
 		r := &routes[i]
 		if paths[r.path] == nil {
@@ -47,24 +49,39 @@ func describe(routes []route) []byte {
 	}), '\n')
 }
 
-// problemSchema returns the schema of a refusal.
-func problemSchema() object {
+// structSchema returns the schema of what encoding/json makes of a struct.
+func structSchema(of reflect.Type) object {
 	properties, required := object{}, []string{}
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[api.HTTPProblem]()) {
+	for _, field := range reflect.VisibleFields(of) {
 		name, omits, _ := strings.Cut(field.Tag.Get("json"), ",")
-		kind := aText["type"]
-		if field.Type.Kind() == reflect.Int {
-			kind = aNumber["type"]
+		property := object{"description": field.Tag.Get("jsonschema")}
+		switch field.Type.Kind() {
+		case reflect.Int:
+			property["type"] = aNumber["type"]
+		case reflect.String:
+			property["type"] = aText["type"]
 		}
-		properties[name] = object{"type": kind, "description": field.Tag.Get("jsonschema")}
-		if name == "reason" {
-			properties[name] = object{"type": kind, "description": field.Tag.Get("jsonschema"), jsonform.WordsKey: reasons()}
-		}
+		properties[name] = property
 		if omits == "" {
 			required = append(required, name)
 		}
 	}
 	return object{"type": "object", "properties": properties, "required": required}
+}
+
+// reportOperation describes the one call beside the routes: its token is what its caller may do.
+func reportOperation() object {
+	cancel := object{"type": "object", "properties": object{"cancel": object{"type": "boolean", "description": "of running: whether the task was cancelled"}}}
+	responses := object{"200": object{"description": "done", "content": object{jsonType: object{"schema": cancel}}}}
+	for _, status := range []int{400, 403, 405, 409, 413, 503} {
+		responses[strconv.Itoa(status)] = object{"$ref": "#/components/responses/problem"}
+	}
+	return object{
+		"operationId": "reportAttempt", "summary": "Report how an attempt ended, or that it runs still, after the target answered 202",
+		"security": []object{}, "responses": responses,
+		"parameters":  []object{{"name": "token", "in": "path", "required": true, "description": "the header kinesin-callback-token of the call", "schema": object{"type": "string", "minLength": 1}}},
+		"requestBody": object{"required": true, "content": object{jsonType: object{"schema": structSchema(reflect.TypeFor[api.AttemptReport]())}}},
+	}
 }
 
 // reasons returns the words of all reasons.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
 
@@ -76,11 +75,9 @@ const codeDenied = "AccessDeniedException"
 // isFinal reports whether AWS Lambda will refuse the same invocation again, by the status of its answer: 409
 // and 429 are those of a function that is changing or throttled.
 func isFinal(err error, code string) bool {
-	response, has := errors.AsType[*awshttp.ResponseError](err)
-	if !has {
+	switch status := statusOf(nil, err); status {
+	case 0: // no answer
 		return false
-	}
-	switch status := response.HTTPStatusCode(); status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return false
 	case http.StatusForbidden: // other ones are about credentials, which somebody mends for all tasks

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
@@ -32,6 +34,9 @@ type Runner struct {
 	arn    string
 	region string
 	async  bool
+
+	// Called is called after each invocation, with the target.Class of its answer; nil: it is not.
+	Called func(lambda, class string)
 }
 
 // New returns the runner of the function with an ARN, in whatever region it is. With async, a success means
@@ -56,6 +61,9 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 		in.InvocationType, in.ClientContext = types.InvocationTypeRequestResponse, clientContext(t)
 	}
 	out, err := r.api.Invoke(ctx, in, r.options)
+	if r.Called != nil {
+		r.Called(t.Lambda, target.Class(statusOf(out, err)))
+	}
 	switch {
 	case err != nil:
 		return r.refused(t, err)
@@ -63,6 +71,17 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 		return failed(out.Payload)
 	}
 	return controller.Outcome{Kind: task.OutcomeSuccess, Result: result(out.Payload)}
+}
+
+// statusOf returns the HTTP status of an answer; 0 if there was none.
+func statusOf(out *lambda.InvokeOutput, err error) int {
+	if err == nil {
+		return int(out.StatusCode)
+	}
+	if refused, has := errors.AsType[*awshttp.ResponseError](err); has {
+		return refused.HTTPStatusCode()
+	}
+	return 0
 }
 
 // options sends a request to the function's region, and once: a second invocation is a second attempt.

@@ -45,9 +45,9 @@ func readAnswer(r *http.Response) (*answer, error) {
 // class returns the class of the status; "none" of nil, which is no answer.
 func (a *answer) class() string {
 	if a == nil {
-		return "none"
+		return target.Class(0)
 	}
-	return strconv.Itoa(a.status/100) + "xx"
+	return target.Class(a.status)
 }
 
 func (a *answer) isSuccess() bool { return a.status >= 200 && a.status < 300 }
