@@ -25,15 +25,16 @@ const (
 // Create creates a lambda. Creating the same again is fine, and a duplicate; with other settings it is
 // ErrExists. Unset fields get their defaults.
 func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, duplicate bool, err error) {
-	return c.create(ctx, want, &Registration{}, Owner{Urgent: true})
+	return c.create(ctx, want, "", Owner{Urgent: true})
 }
 
 // CreateFor is Create for an owner, who has a share of all lambdas.
 func (c *Catalog) CreateFor(ctx context.Context, want task.Lambda, by Owner) (entry *Entry, duplicate bool, err error) {
-	return c.create(ctx, want, &Registration{}, by)
+	return c.create(ctx, want, "", by)
 }
 
-func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration, by Owner) (entry *Entry, duplicate bool, err error) {
+// create is CreateFor for the lambda of a registration with that digest, if it is not empty.
+func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string, by Owner) (entry *Entry, duplicate bool, err error) {
 	done, err := c.inTurn(ctx)
 	if err != nil {
 		return nil, false, err
@@ -56,7 +57,7 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, of *Registration
 			return nil, false, err
 		}
 		want.Ref, want.Created = c.freeRef(), c.clock.Now()
-		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Owner: by.Name, Registration: of.Sum, Meaning: of.Meaning})
+		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Owner: by.Name, Registration: registration})
 		if !errors.Is(err, store.ErrConflict) {
 			return entry, false, err
 		}
@@ -168,7 +169,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		if err := c.CheckBounds(next.Lambda); err != nil {
 			return nil, err
 		}
-		if next.Registration == entry.Registration && next.Meaning == entry.Meaning && next.Made == entry.Made && slices.Equal(next.Crons, entry.Crons) && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+		if next.Registration == entry.Registration && next.Made == entry.Made && slices.Equal(next.Crons, entry.Crons) && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
 			return entry, nil
 		}
 		next, err = c.put(ctx, next)

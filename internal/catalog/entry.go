@@ -15,8 +15,8 @@ type Entry struct {
 	Version uint64
 	Owner   string // the identity that created it; empty: it is not known
 	// Registration is the sum of the Registration that the settings were last taken from; empty when there
-	// never was one. Meaning is the digest of what that says; the sum where that is not known.
-	Registration, Meaning string
+	// never was one.
+	Registration string
 	// Made is the sum of the Registration of which all was made that it declares beside the lambda; empty:
 	// none ever declared anything. Crons are those that are there because a registration declares them, and
 	// those that were about to be.

@@ -1,7 +1,6 @@
 package catalog_test
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 	"testing"
@@ -74,24 +73,6 @@ func TestABrokenMarkIsAnother(t *testing.T) {
 	}
 	if err := f.Unmark(f.ctx, now); !errors.Is(err, catalog.ErrUnknown) {
 		t.Errorf("unmark another of that name: %v", err)
-	}
-}
-
-// TestAnOlderProgramDoesNotSayThatTasksAreDropped has one that writes a row with all fields that it does not
-// know.
-func TestAnOlderProgramDoesNotSayThatTasksAreDropped(t *testing.T) {
-	f := newFixture(t)
-	marked := f.mark(f.Catalog, f.create(task.Lambda{Name: "mail"}), true)
-	row, err := f.rows.Control(f.ctx, catalog.Kind, "mail")
-	if err != nil || !bytes.Contains(row.Value, []byte("dropping")) {
-		t.Fatalf("%s, %v", row.Value, err)
-	}
-	row.Version++
-	if err := errors.Join(f.rows.PutControl(f.ctx, row), f.Refresh(f.ctx)); err != nil {
-		t.Fatal(err)
-	}
-	if now := f.ByRef(marked.Ref); !now.Deleting || now.Dropping {
-		t.Errorf("%+v", now)
 	}
 }
 

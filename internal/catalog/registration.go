@@ -33,22 +33,12 @@ type Registration struct {
 	Crons     map[string]*kinesinv1.Cron
 	Objective *kinesinv1.SetObjectiveRequest // nil: none
 
-	// Sum is the digest of the row of format 1, or that of a lambda that was made of a registration which
-	// means the same, and else Meaning, the digest of what the row means.
-	Sum, Meaning string
+	Sum string // the digest of what the row means, however that is written
 
 	Err error // why it cannot be read or is invalid: then only its name is known
 }
 
 func (r *Registration) declaresNothing() bool { return len(r.Crons) == 0 && r.Objective == nil }
-
-// Recognize gives the registration the digest of the one that a lambda was made of, if that means the same: then
-// nothing is made again, and what calls changed since stays.
-func (r *Registration) Recognize(have *Entry) {
-	if r.Err == nil && r.Meaning == have.Meaning {
-		r.Sum = have.Registration
-	}
-}
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
@@ -107,7 +97,7 @@ func (r *Registration) shardsFit(have *Entry) bool {
 // deletion that has begun is cancelled: its Remove fails with ErrChanged. A lambda that cannot become so
 // stays as it is (ErrFixed).
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
-	entry, duplicate, err := c.create(ctx, r.Lambda, &r, Owner{Urgent: true})
+	entry, duplicate, err := c.create(ctx, r.Lambda, r.Sum, Owner{Urgent: true})
 	switch {
 	case err == nil && !duplicate:
 		return entry, true, nil
@@ -115,7 +105,6 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		return entry, false, err
 	}
 	entry, err = c.update(ctx, r.Name, func(e *Entry) error {
-		r.Recognize(e)
 		if err := r.Fits(e); err != nil {
 			return err
 		}
@@ -136,23 +125,8 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 			kept.Headers, kept.Secrets = e.Target.Headers, e.Target.Secrets
 			settings.Target = &kept
 		}
-		e.Lambda, e.Registration, e.Meaning = settings, r.Sum, r.Meaning
+		e.Lambda, e.Registration = settings, r.Sum
 		return nil
 	})
 	return entry, false, err
-}
-
-// NoteMeaning notes what the registration means that a lambda was made of, unless that is known: the same in a newer
-// format is recognized then.
-func (c *Catalog) NoteMeaning(ctx context.Context, r Registration) error {
-	if have, err := c.Lambda(r.Name); err != nil || have.Meaning == r.Meaning {
-		return err
-	}
-	_, err := c.update(ctx, r.Name, func(e *Entry) error {
-		if e.Registration == r.Sum {
-			e.Meaning = r.Meaning
-		}
-		return nil
-	})
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/store"
@@ -18,27 +17,19 @@ type record struct {
 	Owner string `json:"owner,omitempty"`
 
 	Registration string   `json:"registration,omitempty"`
-	Meaning      []string `json:"registration_meaning,omitempty"` // behind the Registration that has it, which an older program changes alone
 	Made         string   `json:"registration_made,omitempty"`
 	Crons        []string `json:"registered_crons,omitempty"`
 
-	// Of a lambda that is being deleted. DroppingAt is the version of the row that set it: an older program
-	// that writes over the row keeps the field and means nothing by it.
-	DroppingAt uint64       `json:"dropping_at_version,omitempty"`
-	Marked     task.Instant `json:"marked_us,omitempty"`
+	// Of a lambda that is being deleted.
+	Dropping bool         `json:"dropping,omitempty"`
+	Marked   task.Instant `json:"marked_us,omitempty"`
 }
 
 func encode(e *Entry) (store.Control, error) {
-	r := record{Lambda: e.Lambda, Owner: e.Owner, Registration: e.Registration, Made: e.Made, Crons: e.Crons, Marked: e.Marked}
-	if e.Meaning != e.Registration {
-		r.Meaning = []string{e.Registration, e.Meaning}
-	}
-	if e.Deleting && e.Dropping {
-		r.DroppingAt = e.Version
-	}
+	r := record{Lambda: e.Lambda, Owner: e.Owner, Registration: e.Registration, Made: e.Made, Crons: e.Crons, Dropping: e.Deleting && e.Dropping, Marked: e.Marked}
 	value, err := json.Marshal(r)
 	if err == nil && e.row != nil {
-		value, err = control.WithUnknown(value, e.row, reflect.TypeFor[record]())
+		value, err = control.WithUnknown[record](value, e.row)
 	}
 	return store.Control{Kind: Kind, Name: e.Name, Version: e.Version, Value: value}, err
 }
@@ -57,12 +48,8 @@ func decode(row store.Control) (*Entry, error) {
 		return nil, fmt.Errorf("%w: lambda %s: %w", store.ErrCorrupt, row.Name, err)
 	}
 	r.Name = row.Name
-	meaning := r.Registration
-	if len(r.Meaning) == 2 && r.Meaning[0] == r.Registration {
-		meaning = r.Meaning[1]
-	}
 	return &Entry{
-		Lambda: r.Lambda, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Meaning: meaning, Made: r.Made, Crons: r.Crons,
-		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
+		Lambda: r.Lambda, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Made: r.Made, Crons: r.Crons,
+		Dropping: r.Deleting && r.Dropping, Marked: r.Marked, row: row.Value,
 	}, r.Validate()
 }

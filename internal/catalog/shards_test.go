@@ -98,12 +98,12 @@ func TestRegistrationsAndShards(t *testing.T) {
 		want  uint16
 		err   error
 	}{
-		{`{"format":1}`, 4, nil},
-		{`{"format":1,"shards":6}`, 6, nil},
-		{`{"format":1,"shards":5}`, 6, catalog.ErrFixed},
-		{`{"format":1,"max_attempts":3}`, 6, nil},
-		{`{"format":1,"shards":4,"max_attempts":2}`, 6, nil},
-		{`{"format":1,"shards":8,"max_attempts":2}`, 8, nil},
+		{`{"format":2}`, 4, nil},
+		{`{"format":2,"shards":6}`, 6, nil},
+		{`{"format":2,"shards":5}`, 6, catalog.ErrFixed},
+		{`{"format":2,"max_attempts":3}`, 6, nil},
+		{`{"format":2,"shards":4,"max_attempts":2}`, 6, nil},
+		{`{"format":2,"shards":8,"max_attempts":2}`, 8, nil},
 	} {
 		_, _, err := lambdas.Register(t.Context(), registration(t, step.value))
 		have, _ := lambdas.Lambda("mail")

@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -277,59 +276,32 @@ func TestWhatIsForgotten(t *testing.T) {
 
 // TestMembersOfANewerVersionStay rewrites a row to which a newer version has added members.
 func TestMembersOfANewerVersionStay(t *testing.T) {
-	for name, k := range map[string]control.Kind[thing]{
-		"as it is": kind(),
-		"in another form": func() control.Kind[thing] {
-			k := kind()
-			type stored thing
-			k.Form = func(t *thing) any {
-				return struct {
-					*stored
-
-					Count string `json:"count"`
-				}{(*stored)(t), strings.Repeat("I", t.Count)}
-			}
-			k.Read = func(_ string, value []byte, t *thing) error {
-				var v struct {
-					ID    string       `json:"id"`
-					Count string       `json:"count"`
-					Ended task.Instant `json:"ended"`
-				}
-				err := json.Unmarshal(value, &v)
-				t.ID, t.Count, t.Ended = v.ID, len(v.Count), v.Ended
-				return err
-			}
-			return k
-		}(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			rows := store.New(mem.New(), store.Config{Clock: clock.Real()})
-			b := control.NewBook(rows, k, clock.Real())
-			made, err := k.Encode(&thing{ID: "a"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			made.Value = append(made.Value[:len(made.Value)-1], `,"later":{"b":2,"a":[1]}}`...)
-			if err := rows.PutControl(t.Context(), made); err != nil {
-				t.Fatal(err)
-			}
-			got, err := b.Change(t.Context(), "a", count)
-			if err == nil {
-				got, err = b.ChangeFrom(t.Context(), *got, count)
-			}
-			if err == nil {
-				_, err = b.Bury(t.Context(), got)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			row, err := rows.Control(t.Context(), "thing-ended", "a")
-			if err != nil || !strings.Contains(string(row.Value), `"later":{"b":2,"a":[1]}`) {
-				t.Errorf("%s, %v", row.Value, err)
-			}
-			if got, err := b.Find(t.Context(), "a"); err != nil || got.Count != 2 || got.Version != 1 {
-				t.Errorf("%+v, %v", got, err)
-			}
-		})
+	k := kind()
+	rows := store.New(mem.New(), store.Config{Clock: clock.Real()})
+	b := control.NewBook(rows, k, clock.Real())
+	made, err := k.Encode(&thing{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Value = append(made.Value[:len(made.Value)-1], `,"later":{"b":2,"a":[1]}}`...)
+	if err := rows.PutControl(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Change(t.Context(), "a", count)
+	if err == nil {
+		got, err = b.ChangeFrom(t.Context(), *got, count)
+	}
+	if err == nil {
+		_, err = b.Bury(t.Context(), got)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := rows.Control(t.Context(), "thing-ended", "a")
+	if err != nil || !strings.Contains(string(row.Value), `"later":{"b":2,"a":[1]}`) {
+		t.Errorf("%s, %v", row.Value, err)
+	}
+	if got, err := b.Find(t.Context(), "a"); err != nil || got.Count != 2 || got.Version != 1 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

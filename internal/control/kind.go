@@ -36,8 +36,7 @@ type Kind[T any] struct {
 	What  string            // what a value is, for people
 	Name  func(t *T) string // of its row
 
-	Form func(t *T) any                              // what is stored of a value; nil: the value itself
-	Read func(name string, value []byte, t *T) error // reads that; nil: json.Unmarshal
+	Read func(name string, value []byte, t *T) error // reads what json.Marshal stored; nil: json.Unmarshal
 }
 
 // Decode reads a row.
@@ -64,14 +63,10 @@ func (k *Kind[T]) metaFor(row *store.Control) Meta {
 func (k *Kind[T]) Encode(t *T) (store.Control, error) { return k.encode(k.Live, t) }
 
 func (k *Kind[T]) encode(kind string, t *T) (store.Control, error) {
-	form := any(t)
-	if k.Form != nil {
-		form = k.Form(t)
-	}
 	m := metaOf(t)
-	value, err := json.Marshal(form)
+	value, err := json.Marshal(t)
 	if err == nil && m.row != nil {
-		value, err = WithUnknown(value, m.row.Value, reflect.TypeOf(form))
+		value, err = WithUnknown[T](value, m.row.Value)
 	}
 	if err != nil {
 		return store.Control{}, fmt.Errorf("encode %s %s: %w", k.What, k.Name(t), err)
@@ -79,17 +74,14 @@ func (k *Kind[T]) encode(kind string, t *T) (store.Control, error) {
 	return store.Control{Kind: kind, Name: k.Name(t), Version: m.Version + 1, Value: value}, nil
 }
 
-// WithUnknown adds to an encoded struct the members of an older one that this version does not know: what a
+// WithUnknown adds to an encoded T, a struct, the members of an older one that this version does not know: what a
 // newer version wrote is kept when a row is changed here.
-func WithUnknown(value, older []byte, form reflect.Type) ([]byte, error) {
+func WithUnknown[T any](value, older []byte) ([]byte, error) {
 	var kept, all map[string]json.RawMessage
 	if json.Unmarshal(older, &kept) != nil {
 		return value, nil //nolint:nilerr // what is no object has no members
 	}
-	if form.Kind() == reflect.Pointer {
-		form = form.Elem()
-	}
-	for _, field := range reflect.VisibleFields(form) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		delete(kept, name)
 	}

@@ -88,7 +88,6 @@ func (r *registrar) round(ctx context.Context) {
 		c := &all[i]
 		if fits[c.Name] = !errors.Is(c.err, catalog.ErrFixed); c.isApplied {
 			r.recovered(ctx, c.Name)
-			_ = r.Catalog.NoteMeaning(ctx, c.Registration) // else in the next round
 		}
 	}
 	r.applyAll(ctx, all)
@@ -121,9 +120,6 @@ func (r *registrar) compareAll(ctx context.Context, registrations []catalog.Regi
 	all := make([]candidate, len(registrations))
 	for i, want := range registrations {
 		entry, err := r.Catalog.Lambda(want.Name)
-		if err == nil {
-			want.Recognize(entry)
-		}
 		c := candidate{Registration: want, err: want.Err}
 		if err == nil && c.err == nil {
 			c.exists = true
@@ -230,9 +226,6 @@ func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, er
 		return RegistrationRefused, err
 	}
 	entry, created, err := r.Catalog.Register(ctx, c.Registration)
-	if err == nil {
-		c.Recognize(entry) // another process made it of the same
-	}
 	if err == nil && r.Quotas != nil {
 		err = r.Quotas.Register(ctx, entry, c.Sum, c.Quotas)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// registrationFormat is the newest format of registrations that this version knows.
+	// registrationFormat is the format of registrations. Format 1 was never released.
 	registrationFormat = 2
 	// RegisteredCronsMax bounds the crons of a registration, all of which each process reads every few seconds.
 	RegisteredCronsMax = 100
@@ -87,20 +87,15 @@ type registration struct {
 
 // ParseRegistration decodes a registration; errors are task.ErrInvalid or store.ErrCorrupt.
 func ParseRegistration(row store.Control) (r catalog.Registration, err error) {
-	value := row.Value
 	var of struct{ Format uint }
-	err = json.Unmarshal(value, &of)
-	switch {
-	case err != nil:
-	case of.Format == 1:
-		value, err = inFormat2(value)
-	case of.Format != registrationFormat:
-		return r, fmt.Errorf("%w registration %s: it has format %d, this program knows up to %d; update the servers before the Terraform modules",
+	err = json.Unmarshal(row.Value, &of)
+	if err == nil && of.Format != registrationFormat {
+		return r, fmt.Errorf("%w registration %s: it has format %d, this program knows %d; update the servers, then the Terraform modules",
 			task.ErrInvalid, row.Name, of.Format, registrationFormat)
 	}
 	var raw registration
 	if err == nil {
-		err = errors.Join(json.Unmarshal(value, &raw), json.Unmarshal(value, &raw.settings))
+		err = errors.Join(json.Unmarshal(row.Value, &raw), json.Unmarshal(row.Value, &raw.settings))
 	}
 	if err != nil {
 		return r, fmt.Errorf("%w: registration %s: %w", store.ErrCorrupt, row.Name, err)
@@ -108,9 +103,6 @@ func ParseRegistration(row store.Control) (r catalog.Registration, err error) {
 	r, err = raw.read(row.Name)
 	if err != nil && !errors.Is(err, task.ErrInvalid) {
 		err = fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
-	}
-	if r.Sum = r.Meaning; of.Format == 1 {
-		r.Sum = digest(row.Value)
 	}
 	return r, err
 }
@@ -144,7 +136,7 @@ func (raw *registration) read(name string) (r catalog.Registration, err error) {
 			return r, fmt.Errorf("objective: %w", err)
 		}
 	}
-	r.Meaning, err = meaningOf(l, &r)
+	r.Sum, err = digestOf(l, &r)
 	return r, err
 }
 
@@ -224,9 +216,10 @@ func decode(raw []byte, m proto.Message, except ...string) error {
 	return nil
 }
 
-// meaningOf returns the digest of what a registration gives: fields by their numbers, and quotas as they are stored,
-// all without defaults. So it is the same in all formats and versions, whatever fields and defaults there are later.
-func meaningOf(l *kinesinv1.Lambda, r *catalog.Registration) (string, error) {
+// digestOf returns the first 8 bytes of the SHA-256, in hexadecimal digits, of what a registration gives: fields by their
+// numbers, and quotas as they are stored, all without defaults. So it is the same in all versions, whatever fields and
+// defaults there are later.
+func digestOf(l *kinesinv1.Lambda, r *catalog.Registration) (string, error) {
 	var errs []error
 	wire := func(m proto.Message) []byte {
 		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -238,11 +231,6 @@ func meaningOf(l *kinesinv1.Lambda, r *catalog.Registration) (string, error) {
 		crons[name] = wire(c)
 	}
 	text, err := json.Marshal([]any{wire(l), r.Quotas, crons, wire(r.Objective)})
-	return digest(text), errors.Join(append(errs, err)...)
-}
-
-// digest returns the first 8 bytes of the SHA-256, in hexadecimal digits.
-func digest(of []byte) string {
-	sum := sha256.Sum256(of)
-	return hex.EncodeToString(sum[:8])
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), errors.Join(append(errs, err)...)
 }

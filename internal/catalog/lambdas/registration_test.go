@@ -63,7 +63,8 @@ func TestParseRegistration(t *testing.T) {
 		t.Errorf("got %+v", other)
 	}
 	for value, word := range map[string]string{
-		`{"format":3}`:                                               "this program knows up to 2; update the servers",
+		`{"format":3}`:                                               "it has format 3, this program knows 2; update the servers",
+		`{"format":1}`:                                               "it has format 1, this program knows 2",
 		`{"format":2,"weight":7}`:                                    `unknown field "weight"`,
 		`{"format":2,"name":"other"}`:                                `unknown field "name"`,
 		`{"format":2,"timeout_us":60000000}`:                         "if the Terraform modules are newer than the servers, update the servers first",
@@ -101,16 +102,8 @@ func TestParseRegistration(t *testing.T) {
 		`{"format":2,"crons":{"x":{}}}`:                                    `no field "schedule"`,
 		`{"format":2,"objective":{"within":"5s"}}`:                         `objective: the body has no field "objective"`,
 
-		`{"format":1,"timeout":"1 day"}`:                                    `"1 day" is no duration`,
-		`{"format":1,"weight":7}`:                                           `unknown field "weight"`,
-		`{"format":1,"retention_us":-1}`:                                    "retention",
-		`{"format":1,"retention_us":9223372036854775807}`:                   "retention",
-		`{"format":1,"quotas":{"fast":5}}`:                                  `unknown field "fast"`,
-		`{"format":1,"quotas":{"by_priority":{"urgent":{"rate":1}}}}`:       `"urgent"`,
-		`{"format":1,"quotas":{"rate":1,"admit_by_identity":{"":5}}}`:       "is there twice",
-		`{"format":1,"quotas":{"by_priority":{"low":null}},"objective":{}}`: `no field "objective"`,
-		`{"format":1,"breaker_window_us":60000000}`:                         "the lambda has no breaker",
-		`[]`: "corrupt",
+		`{"format":2,"timeout":"1 day"}`: `"1 day" is no duration`,
+		`[]`:                             "corrupt",
 	} {
 		_, err := lambdas.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
 		if err == nil || !strings.Contains(err.Error(), word) {
@@ -119,32 +112,23 @@ func TestParseRegistration(t *testing.T) {
 	}
 }
 
-// TestFormatsMeanTheSame has what the Terraform module wrote in both formats, of the same settings.
-func TestFormatsMeanTheSame(t *testing.T) {
+// TestDigestOfARegistration has registrations that the Terraform module writes, each of which means something else.
+func TestDigestOfARegistration(t *testing.T) {
 	seen := map[string]string{}
-	for _, c := range []struct{ one, two string }{
-		{`{"format":1}`, `{"format":2}`},
-		{`{"format":1,"mode":"managed","priorities":["high","normal","low"],"quotas":{},"shards":4}`, `{"format":2,"mode":"managed","priorities":["high","normal","low"],"quotas":[],"shards":4}`},
-		{
-			`{"format":1,"mode":"deliver","objective":{"objective":99,"within_us":5000000},"priorities":["high","normal","low"],"quotas":{"by_priority":{"low":{"rate":0.1}}},"shards":4}`,
-			`{"format":2,"mode":"deliver","objective":{"objective":99,"within":"5s"},"priorities":["high","normal","low"],"quotas":[{"priority":"low","rate":0.1}],"shards":4}`,
-		},
-		{
-			`{"backoff_max_us":700000,"backoff_min_us":1000,"breaker_failures":0.5,"breaker_window_us":12500000,"crons":{"nightly":{"catch_up":"all","catch_up_max":5,"catch_up_within_ms":3600100,"collection":"c","end":"2028-01-31T09:00:00Z","payload":"{\"at\": \"{{nominal}}\"}","priority":"low","schedule":"30 2 * * *","start":"2027-01-31T09:00:00+01:00","tags":{"kind_us":"night"},"zone":"Europe/Berlin"},"sync":{"failures_max":3,"fold":"both","gap":"skip","jitter_ms":300,"overlap":"queue","schedule":"@every 90s"},"zero":{"jitter_ms":0,"schedule":"@daily"}},"format":1,"key_retention_us":61100000,"limit_key_concurrency":5,"limit_key_rate":1.5,"max_attempts":7,"mode":"managed","objective":{"objective":99.9,"window_us":604800000000,"within_us":570000},"poison_bound":5,"priorities":["high","normal","low"],"priority_weights":{"high":8,"low":1},"quotas":{"admit":3.3,"admit_by_identity":{"app":0.1,"crm":50},"burst":10,"by_priority":{"high":{"concurrency":4},"low":{"burst":3,"rate":0.5}},"concurrency":4,"rate":100,"recovery":40},"retention_us":157680000000000,"retry_share":0.2,"shards":4,"start_within_us":1000001,"timeout_us":300000}`,
-			`{"backoff_max":"0.7s","backoff_min":"0.001s","breaker":{"failures":0.5,"window":"12.5s"},"crons":{"nightly":{"catch_up":"all","catch_up_max":5,"catch_up_within":"3600.1s","collection":"c","end":"2028-01-31T09:00:00Z","payload_text":"{\"at\": \"{{nominal}}\"}","priority":"low","schedule":"30 2 * * *","start":"2027-01-31T09:00:00+01:00","tags":{"kind_us":"night"},"zone":"Europe/Berlin"},"sync":{"failures_max":3,"fold":"both","gap":"skip","jitter":"0.3s","overlap":"queue","schedule":"@every 90s"},"zero":{"jitter":"0s","schedule":"@daily"}},"format":2,"key_retention":"61.1s","limit_key_concurrency":5,"limit_key_rate":1.5,"max_attempts":7,"mode":"managed","objective":{"objective":99.9,"window":"168h","within":"0.57s"},"poison_bound":5,"priorities":["high","normal","low"],"priority_weights":{"high":8,"low":1},"quotas":[{"admit":3.3,"burst":10,"concurrency":4,"rate":100,"recovery":40},{"concurrency":4,"priority":"high"},{"burst":3,"priority":"low","rate":0.5},{"admit":0.1,"identity":"app"},{"admit":50,"identity":"crm"}],"retention":"157680000s","retry_share":0.2,"shards":4,"start_within":"1.000001s","timeout":"0.3s"}`,
-		},
+	for _, text := range []string{
+		`{"format":2}`,
+		`{"format":2,"mode":"managed","priorities":["high","normal","low"],"quotas":[],"shards":4}`,
+		`{"format":2,"mode":"deliver","objective":{"objective":99,"within":"5s"},"priorities":["high","normal","low"],"quotas":[{"priority":"low","rate":0.1}],"shards":4}`,
+		`{"backoff_max":"0.7s","backoff_min":"0.001s","breaker":{"failures":0.5,"window":"12.5s"},"crons":{"nightly":{"catch_up":"all","catch_up_max":5,"catch_up_within":"3600.1s","collection":"c","end":"2028-01-31T09:00:00Z","payload_text":"{\"at\": \"{{nominal}}\"}","priority":"low","schedule":"30 2 * * *","start":"2027-01-31T09:00:00+01:00","tags":{"kind_us":"night"},"zone":"Europe/Berlin"},"sync":{"failures_max":3,"fold":"both","gap":"skip","jitter":"0.3s","overlap":"queue","schedule":"@every 90s"},"zero":{"jitter":"0s","schedule":"@daily"}},"format":2,"key_retention":"61.1s","limit_key_concurrency":5,"limit_key_rate":1.5,"max_attempts":7,"mode":"managed","objective":{"objective":99.9,"window":"168h","within":"0.57s"},"poison_bound":5,"priorities":["high","normal","low"],"priority_weights":{"high":8,"low":1},"quotas":[{"admit":3.3,"burst":10,"concurrency":4,"rate":100,"recovery":40},{"concurrency":4,"priority":"high"},{"burst":3,"priority":"low","rate":0.5},{"admit":0.1,"identity":"app"},{"admit":50,"identity":"crm"}],"retention":"157680000s","retry_share":0.2,"shards":4,"start_within":"1.000001s","timeout":"0.3s"}`,
 	} {
-		one, two := registration(t, c.one), registration(t, c.two)
-		if one.Meaning != two.Meaning || two.Sum != two.Meaning || one.Sum == one.Meaning {
-			t.Errorf("%s is %s, %s, and in format 2 %s, %s", c.one, one.Sum, one.Meaning, two.Sum, two.Meaning)
+		r := registration(t, text)
+		if other := seen[r.Sum]; other != "" {
+			t.Errorf("%s means the same as %s", text, other)
 		}
-		if other := seen[two.Meaning]; other != "" {
-			t.Errorf("%s means the same as %s", c.two, other)
-		}
-		seen[two.Meaning] = c.two
+		seen[r.Sum] = text
 	}
 	reordered := `{"quotas":[{"identity":"crm","admit":50},{"priority":"low","rate":1},{"rate":5}],"timeout":"1m","format":2}`
-	if one, two := registration(t, reordered), registration(t, `{"format":2,"timeout":"60s","quotas":[{"rate":5},{"priority":"low","rate":1},{"identity":"crm","admit":50}]}`); one.Meaning != two.Meaning {
+	if one, two := registration(t, reordered), registration(t, `{"format":2,"timeout":"60s","quotas":[{"rate":5},{"priority":"low","rate":1},{"identity":"crm","admit":50}]}`); one.Sum != two.Sum {
 		t.Errorf("in another order %s means something else", reordered)
 	}
 }
@@ -152,8 +136,6 @@ func TestFormatsMeanTheSame(t *testing.T) {
 func FuzzParseRegistration(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", `{"format":1}`, `{"format":3}`, `{"format":2,"mode":"deliver","priorities":["a","b"],"shards":3}`,
-		`{"format":1,"max_attempts":3,"timeout_us":60000000,"backoff_min_us":1,"backoff_max_us":-1,"retention_us":9223372036854775807}`,
-		`{"format":1,"quotas":{"by_priority":{"low":{"rate":1},"high":null},"admit_by_identity":{"a":1}},"crons":{"a":{"payload":"b"}},"objective":{"within_us":1}}`,
 		`{"format":2,"quotas":[{"rate":1}],"crons":{"a":{"schedule":"@daily","payload":{}}},"objective":{"within":"1s","objective":9}}`,
 		`{"format":2,"more":1}`, `{"format":2,"priorities":[` + strings.Repeat(`"",`, 10_000) + `""]}`, strings.Repeat("[", 10_001), "null", `{"format":2}{}`,
 	} {

@@ -78,8 +78,8 @@ type Group struct {
 	// follow-ups changes after that.
 	Completed task.Instant `json:"completed,omitempty"`
 	Expired   bool         `json:"expired,omitempty"`
-	// FollowUps has all tasks that may follow; none in a group that an earlier release made. FollowUp is the
-	// id of the first one that followed, and Problem why one that should have did not.
+	// FollowUps has all tasks that may follow. FollowUp is the id of the first one that followed, and Problem
+	// why one that should have did not.
 	FollowUps []FollowUp `json:"follow_ups,omitempty"`
 	FollowUp  string     `json:"follow_up,omitempty"`
 	Problem   string     `json:"problem,omitempty"`

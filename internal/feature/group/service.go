@@ -208,15 +208,8 @@ func (s *Service) view(ctx context.Context, g *Group) (*kinesinv1.Group, error) 
 // followUpViews shows the tasks that follow after a group. Of one that the reader may not read it shows only
 // its place.
 func followUpViews(g *Group, by access.Grants) []*kinesinv1.GroupFollowUp {
-	all := g.FollowUps
-	if len(all) == 0 { // an earlier release made it
-		all = []FollowUp{{Edge: task.Then, Lambda: g.Then}}
-		if g.Else != "" {
-			all = append(all, FollowUp{Edge: task.Else, Lambda: g.Else})
-		}
-	}
-	views := make([]*kinesinv1.GroupFollowUp, len(all))
-	for i, f := range all {
+	views := make([]*kinesinv1.GroupFollowUp, len(g.FollowUps))
+	for i, f := range g.FollowUps {
 		views[i] = &kinesinv1.GroupFollowUp{Edge: f.Edge.String()}
 		if by.AllowIn(access.Read, f.Lambda, f.Collection) || by.AllowIn(access.Schedule, f.Lambda, f.Collection) {
 			views[i].Lambda, views[i].Id, views[i].Problem = f.Lambda, f.ID, f.Problem

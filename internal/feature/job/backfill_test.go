@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,27 +133,6 @@ func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 		}
 		if again > 2000 {
 			t.Errorf("%d occurrences were asked for again, want those of the two batches that were not noted", again)
-		}
-	})
-}
-
-// A release without backfills would take one for a change of all tasks. It cannot read the row.
-func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
-	run(t, func(f *fixture) {
-		s := f.server(func(c *job.Config) { c.Backfills = newFiller().fill })
-		j := f.createBackfill(s, 1000, &kinesinv1.BackfillCronRequest{Pace: 1})
-		row, err := f.Store.Control(f.Ctx, "job", j.Id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var earlier struct {
-			Plan *struct{} `json:"plan"`
-		}
-		if err := json.Unmarshal(row.Value, &earlier); err == nil {
-			t.Errorf("it reads %s", row.Value)
-		}
-		if !strings.Contains(string(row.Value), `"backfill":{"cron":"tick","from":1000000,"to":1001000000}`) {
-			t.Errorf("its range is not as it was given: %s", row.Value)
 		}
 	})
 }

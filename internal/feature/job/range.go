@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -15,15 +16,18 @@ func (s *Service) CancelMembers(ctx context.Context, group string, r *kinesinv1.
 	if r.Pace > PaceMax {
 		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for no limit", r.Pace, PaceMax)
 	}
-	id, err := s.idOf(ctx, r.RequestId)
+	return s.beginRange(ctx, r.RequestId, &job{Action: "cancel", Group: group, Pace: r.Pace})
+}
+
+// beginRange completes and begins a job over a range.
+func (s *Service) beginRange(ctx context.Context, requestID []byte, j *job) (*kinesinv1.Job, error) {
+	id, err := s.idOf(ctx, requestID)
 	if err != nil {
 		return nil, err
 	}
 	c := access.From(ctx)
-	j := &job{
-		ID: id.String(), Action: "cancel", Group: group, State: stateRunning, Pace: r.Pace, Created: s.Clock.Now(),
-		Identity: c.Name, Grants: c.Grants.Strings(), Outcomes: map[string]int64{},
-	}
+	j.ID, j.State, j.Created, j.Outcomes = id.String(), stateRunning, s.Clock.Now(), map[string]int64{}
+	j.Identity, j.Grants = c.Name, c.Grants.Strings()
 	response, err := s.begin(ctx, j)
 	return response.GetJob(), err
 }
@@ -45,4 +49,16 @@ func (s *Service) over(ctx context.Context, j *job, r inbound.Range, of string) 
 		done.changed = append(done.changed, inbound.Changed{Outcome: outcome})
 	}
 	return done, nil
+}
+
+// CreateBackfill starts the job of a backfill, in its stored form, of a cron of a lambda. Without a pace it has that of the
+// lambda's recovery quota.
+func (s *Service) CreateBackfill(ctx context.Context, of, lambda string, r *kinesinv1.BackfillCronRequest) (_ *kinesinv1.Job, err error) {
+	j := &job{Action: actionBackfill, All: r.All, Pace: r.Pace, Backfill: json.RawMessage(of)}
+	if j.Pace == 0 && s.Recovery != nil {
+		if j.Pace, err = s.Recovery("lambda=" + lambda); err != nil {
+			return nil, err
+		}
+	}
+	return s.beginRange(ctx, r.RequestId, j)
 }

@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -101,35 +100,14 @@ func (j *job) batch() int {
 }
 
 var jobAsRows = control.Kind[job]{
-	Live: kindActive, Ended: kindEnded, What: "job", Name: func(j *job) string { return j.ID }, Form: (*job).form,
+	Live: kindActive, Ended: kindEnded, What: "job", Name: func(j *job) string { return j.ID },
 	Read: func(_ string, value []byte, j *job) error {
 		err := json.Unmarshal(value, j)
-		if j.isSpecial() {
-			j.Plan = nil // see form
-		}
 		if j.Outcomes == nil {
 			j.Outcomes = map[string]int64{}
 		}
 		return err
 	},
-}
-
-// isSpecial reports whether the job changes no set of tasks that a filter selects.
-func (j *job) isSpecial() bool { return j.Backfill != nil || j.Group != "" }
-
-// form returns the stored form of a job. A release that knows no backfills, or no cancels of groups, would
-// take one for a change of all tasks. So the row has a plan that such a release cannot read, and leaves alone
-// for that.
-func (j *job) form() any {
-	if !j.isSpecial() {
-		return j
-	}
-	type row job
-	return struct {
-		*row
-
-		Plan string `json:"plan"`
-	}{(*row)(j), cmp.Or(j.Group, actionBackfill)}
 }
 
 // authorize finds out what a job may do now: what its maker was allowed when it made the job, and still is.
