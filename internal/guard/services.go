@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/feature/audit"
 )
 
 // Execute refuses a worker that may not run the tasks of a lambda; without one, of any lambda. The
@@ -175,4 +176,118 @@ func (s quotas) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (*
 	by := access.From(ctx).Grants
 	response.Quotas = slices.DeleteFunc(response.Quotas, func(q *kinesinv1.Quota) bool { return !by.AllowSome(access.Read, q.GetLambda()) })
 	return response, nil
+}
+
+type lambdas service[kinesinv1connect.LambdaServiceHandler]
+
+// Lambdas guards a LambdaService.
+func (g *Guard) Lambdas(next kinesinv1connect.LambdaServiceHandler) kinesinv1connect.LambdaServiceHandler {
+	return lambdas{Guard: g, next: next}
+}
+
+func (s lambdas) CreateLambda(ctx context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
+	a := s.onLambda(ctx, "lambda.create", access.Admin, r.GetLambda().GetName())
+	return recordChange(ctx, s.Guard, a, s.next.CreateLambda, r, (*kinesinv1.CreateLambdaResponse).GetLambda)
+}
+
+// GetLambda needs read on the lambda, in one of its collections at least.
+func (s lambdas) GetLambda(ctx context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	return invoke(ctx, s.allowSome(ctx, "lambda.read", access.Read, r.GetName()), s.next.GetLambda, r)
+}
+
+// ListLambdas leaves out the lambdas that the caller may not read.
+func (s lambdas) ListLambdas(ctx context.Context, r *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	response, err := s.next.ListLambdas(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	by := access.From(ctx).Grants
+	response.Lambdas = slices.DeleteFunc(response.Lambdas, func(l *kinesinv1.Lambda) bool { return !by.AllowSome(access.Read, l.GetName()) })
+	return response, nil
+}
+
+func (s lambdas) UpdateLambda(ctx context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	a := s.onLambda(ctx, "lambda.update", access.Admin, r.GetLambda().GetName()).was(ctx, s.current)
+	return recordChange(ctx, s.Guard, a, s.next.UpdateLambda, r, (*kinesinv1.UpdateLambdaResponse).GetLambda)
+}
+
+// DeleteLambda needs admin on the lambda. Of a deletion that takes several calls each is recorded that
+// dropped tasks, and the last.
+func (s lambdas) DeleteLambda(ctx context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	a := s.onLambda(ctx, "lambda.delete", access.Admin, r.GetName()).was(ctx, s.current)
+	response, err := invoke(ctx, a.refused, s.next.DeleteLambda, r)
+	if a.refused == nil && (err != nil || !response.GetMore() || response.GetDropped() > 0) {
+		a.After = s.settings(response)
+		s.note(ctx, a.Record, err)
+	}
+	return response, err
+}
+
+// current returns the settings of a lambda; empty if there is none, or nothing is recorded.
+func (s lambdas) current(ctx context.Context, name string) string {
+	if s.Audit == nil {
+		return ""
+	}
+	response, _ := s.next.GetLambda(ctx, &kinesinv1.GetLambdaRequest{Name: name}) // the change itself says what is wrong
+	return s.settings(response.GetLambda())
+}
+
+// Actions on dead letters, as they are in the audit log.
+const (
+	actReadDeadLetters    = "deadletter.read"
+	actPayloadDeadLetters = "deadletter.read_payload"
+)
+
+type deadLetters service[kinesinv1connect.DeadLetterServiceHandler]
+
+// DeadLetters guards a DeadLetterService. A message does not tell its collection, so its verbs are needed on
+// all of the lambda.
+func (g *Guard) DeadLetters(next kinesinv1connect.DeadLetterServiceHandler) kinesinv1connect.DeadLetterServiceHandler {
+	return deadLetters{Guard: g, next: next}
+}
+
+// ListDeadLetters needs read on the lambda, and read-payload for payloads, which is recorded.
+func (s deadLetters) ListDeadLetters(ctx context.Context, r *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error) {
+	if err := s.allow(ctx, actReadDeadLetters, access.Read, r.GetLambda()); err != nil {
+		return nil, err
+	}
+	if !r.GetPayload() {
+		return s.next.ListDeadLetters(ctx, r)
+	}
+	if err := s.allow(ctx, actPayloadDeadLetters, access.ReadPayload, r.GetLambda()); err != nil {
+		return nil, err
+	}
+	response, err := s.next.ListDeadLetters(ctx, r)
+	if n := len(response.GetMessages()); n > 0 {
+		s.noteOften(access.From(ctx), audit.Record{Action: actPayloadDeadLetters, Target: r.GetLambda(), Outcome: audit.OK, Count: uint32(n)})
+	}
+	return response, err
+}
+
+func (s deadLetters) CountDeadLetters(ctx context.Context, r *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
+	return invoke(ctx, s.allow(ctx, actReadDeadLetters, access.Read, r.GetLambda()), s.next.CountDeadLetters, r)
+}
+
+// ChangeDeadLetters needs operate on the lambda. Each call is recorded that began a change, changed something
+// or failed.
+func (s deadLetters) ChangeDeadLetters(ctx context.Context, r *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
+	action := "deadletter.change" // there is no such change
+	switch r.GetAction() {
+	case "redrive", "delete":
+		action = "deadletter." + r.GetAction()
+	}
+	a := s.onLambda(ctx, action, access.Operate, r.GetLambda())
+	response, err := invoke(ctx, a.refused, s.next.ChangeDeadLetters, r)
+	if n := count(response.GetOutcomes()); a.refused == nil && (err != nil || n > 0 || r.GetBegan() == 0) {
+		a.Count, a.After = uint32(n), s.settings(response)
+		s.note(ctx, a.Record, err)
+	}
+	return response, err
+}
+
+func count(outcomes map[string]int64) (n int64) {
+	for _, k := range outcomes {
+		n += k
+	}
+	return n
 }

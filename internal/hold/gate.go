@@ -121,3 +121,70 @@ func (g *Gate) String() string {
 	}
 	return text
 }
+
+// Gates are those of one lambda that have not ended, oldest first.
+type Gates []*Gate
+
+// Of returns the gate that holds a task back now; nil: none does. Of several that do, one that pauses comes
+// before one that drops, and then the oldest: nothing is lost that somebody wants to keep.
+func (all Gates) Of(t *task.Task, now task.Instant) (held *Gate) {
+	for _, g := range all {
+		if g.Holds(t, now) && (held == nil || held.Action == Drop && g.Action == Pause) {
+			held = g
+		}
+	}
+	return held
+}
+
+// Equal reports whether both hold the same tasks.
+func (all Gates) Equal(other Gates) bool {
+	return slices.EqualFunc(all, other, sameForTasks)
+}
+
+// Ends returns when the first of those ends by itself that are in force; zero: none does.
+func (all Gates) Ends(now task.Instant) (first task.Instant) {
+	for _, g := range all {
+		if g.InForce(now) && !g.Until.IsZero() && (first.IsZero() || g.Until < first) {
+			first = g.Until
+		}
+	}
+	return first
+}
+
+// BreakerOwner is the owner of gates that circuit breakers set.
+const BreakerOwner = "circuit breaker"
+
+// Breaker is what a circuit breaker keeps in its gate. The gate pauses while it waits; then it is resumed at
+// the pace of probes, and holds all other tasks back.
+type Breaker struct {
+	Opened task.Instant `json:"opened"` // when it paused last
+	Times  int          `json:"times"`  // how often it has paused since it was closed; 1 for the first time
+	// Succeeded and Failed are the probes whose attempts have ended.
+	Succeeded int `json:"succeeded,omitempty"`
+	Failed    int `json:"failed,omitempty"`
+}
+
+// Probes reports whether the gate is that of a circuit breaker that lets probes through.
+func (g *Gate) Probes() bool { return g.Breaker != nil && !g.Resumed.IsZero() }
+
+// isProbe reports whether a task was let through, and has not been claimed since.
+func (g *Gate) isProbe(t *task.Task) bool {
+	waits := t.State == task.Enqueued || t.State == task.Scheduled && t.Attempt == 0
+	return waits && t.Enqueued >= g.Resumed
+}
+
+// sameForTasks reports whether two gates hold the same tasks: the same versions, or those of a breaker that
+// has only counted probes.
+func sameForTasks(a, b *Gate) bool {
+	return a.ID == b.ID && (a.Version == b.Version || a.Probes() && b.Probes() && a.Resumed == b.Resumed && a.Ended == b.Ended)
+}
+
+// BreakerOf returns the gate of the lambda's circuit breaker; nil if there is none in force.
+func (all Gates) BreakerOf(now task.Instant) *Gate {
+	for _, g := range all {
+		if g.Breaker != nil && g.InForce(now) {
+			return g
+		}
+	}
+	return nil
+}

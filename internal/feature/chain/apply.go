@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -167,5 +168,81 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 		if !e.hasStarted(i) {
 			k.tell(e.followups[i : i+1])
 		}
+	}
+}
+
+// call is one call of Apply.
+type call struct {
+	ops  []store.Op
+	from []int // of each op of the caller: its index in ops; -1: it is left out
+	ends []ending
+
+	payloads []store.Op // of follow-ups that are put with the end
+}
+
+// reset empties the call, so that what it had is not kept in memory.
+func (c *call) reset() {
+	clear(c.ops)
+	clear(c.ends)
+	clear(c.payloads)
+	c.ops, c.from, c.ends, c.payloads = c.ops[:0], c.from[:0], c.ends[:0], c.payloads[:0]
+}
+
+// ending is the end of a task that something follows.
+type ending struct {
+	at        int // of its task row in call.ops
+	followups []*followup
+	first     int // of the followups in call.ops; -1: they are put afterwards
+	failed    error
+	started   []started // of the followups
+}
+
+// started is a follow-up that is stored as claimed together with the end of its parent, so that one sync
+// stands between the two.
+type started struct {
+	followup int // in ending.followups
+	at       int // of its task row in call.ops
+	start    dispatcher.Start
+	stored   bool
+}
+
+// hasStarted reports whether a follow-up is stored as claimed.
+func (e *ending) hasStarted(followup int) bool {
+	for i := range e.started {
+		if s := &e.started[i]; s.followup == followup {
+			return s.stored
+		}
+	}
+	return false
+}
+
+// startAll adds the task rows of follow-ups that are due and for which a worker waits. They come after all
+// first rows, and nothing but the deletion of the parent's wake-up row after them. A service makes these
+// writes one after the other, and there the slot would wait for them.
+func (k *Keeper) startAll(ctx context.Context, c *call, e *ending) {
+	if k.Starter == nil || k.EndedExpire() {
+		return
+	}
+	round := k.Starter.Begin(k.Clock.Now())
+	for i := range e.followups {
+		s, next, err := round.Start(ctx, &task.Order{Task: e.followups[i].task, First: true, Event: task.Event{Kind: task.Enqueue}}, dispatcher.Followup)
+		if err != nil || s.Answer != dispatcher.Started {
+			continue
+		}
+		e.started = append(e.started, started{followup: i, at: len(c.ops), start: s})
+		c.ops = append(c.ops, store.Op{Kind: store.PutTask, Task: next, Follows: true})
+	}
+}
+
+// settle settles the starts of an end.
+func (k *Keeper) settle(c *call, e *ending, outcomes []error, err error) {
+	for i := range e.started {
+		s := &e.started[i]
+		outcome := err
+		if s.at < len(outcomes) {
+			outcome = outcomes[s.at]
+		}
+		s.stored = outcome == nil
+		k.Starter.Settle(&s.start, &c.ops[s.at].Task, outcome)
 	}
 }

@@ -6,12 +6,15 @@ package gate
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/hold"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Kind is the kind of the control rows of gates that have not ended, KindEnded of those that have.
@@ -50,3 +53,27 @@ func (b *Book) Has(lambda uint32) bool { return len(b.Value()[lambda]) > 0 }
 
 // OfLambda returns the gates of a lambda. They must not be changed.
 func (b *Book) OfLambda(lambda uint32) hold.Gates { return b.Value()[lambda] }
+
+// Store is where gates are kept.
+type Store = store.ControlRows
+
+// AsRows says how gates are kept as rows.
+var AsRows = control.Kind[hold.Gate]{Live: Kind, Ended: KindEnded, What: "gate", Name: func(g *hold.Gate) string { return g.ID }}
+
+// End ends a gate as of an instant, and buries it. An empty by leaves EndedBy as it is. store.ErrConflict says that the
+// gate was changed since it was read. Once the end is stored the gate holds nothing, although it may be returned with an
+// error: whoever tidies up buries it then.
+func End(ctx context.Context, rows *control.Book[hold.Gate], g *hold.Gate, at task.Instant, by string) error {
+	if g.Ended.IsZero() {
+		ended := *g
+		if ended.Ended = at; by != "" {
+			ended.EndedBy = by
+		}
+		if err := rows.Put(ctx, &ended); err != nil {
+			return err
+		}
+		*g = ended
+	}
+	_, err := rows.Bury(ctx, g)
+	return err
+}
