@@ -33,7 +33,7 @@ var (
 	tools = []string{
 		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
-		"internal/process", "internal/refusal", "internal/room", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
+		"internal/process", "internal/refusal", "internal/room", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token", "internal/wirecopy/wirecopytest",
 	}
 
 	// testKit is what the tests of every package may import.
@@ -48,7 +48,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/alloctest", "internal/runtest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
+	testOnly = []string{"internal/alloctest", "internal/runtest", "internal/tlstest", "internal/wirecopy/wirecopytest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
 
 	anything = []string{"*"}
 )
@@ -162,6 +162,7 @@ var table = []row{
 	{name: "sdk/admin", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/sdktest"}, never: serverSide},
 	{name: "target/awslambda", may: []string{"task", "sdk", "target", "internal/controller"}, tests: []string{"api", "internal/sdkconfig"}, never: noServer},
 	{name: "internal/wirecopy", stdOnly: true},
+	{name: "internal/wirecopy/wirecopytest", stdOnly: true},
 	{name: "sdk/blobs", stdOnly: true},
 	{name: "sdk/blobs/s3blobs", may: []string{"sdk/blobs"}, never: noServer},
 	{name: "internal/blobplace", may: []string{"sdk/blobs", "sdk/blobs/s3blobs"}, never: noServer},

@@ -32,8 +32,6 @@ func New(cfg Config) (*Controller, error) {
 	return &Controller{cfg: cfg}, nil
 }
 
-
-
 // Run registers the process and works until ctx ends; then it drains and returns nil. It
 // returns ErrLeaseLost when the lease was lost while handlers ran, ErrAbandoned when handlers did
 // not return in time (in both cases the process should end), or the server's refusal to register.

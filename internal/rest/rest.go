@@ -224,5 +224,3 @@ func (h *handler) internal(ctx context.Context, at *route, err error) {
 		h.hooks.Internal(ctx, at.method+" "+at.path, err)
 	}
 }
-
-

@@ -11,7 +11,7 @@
 //	lists and maps             lists and maps of these
 //
 // A Go field that the message does not have stays as it is, and so does a field of the message without a Go field:
-// tests ask Unmatched which ones there are.
+// wirecopytest tells which ones there are.
 package wirecopy
 
 import (
@@ -46,38 +46,6 @@ func To[M, T any](value *T) *M {
 	message := new(M)
 	fields(reflect.ValueOf(message).Elem(), reflect.ValueOf(value).Elem())
 	return message
-}
-
-// Unmatched returns the fields of a message that the Go type does not have, and those that the Go type has alone, as
-// in Lambda.Breaker.Window. It looks into messages in messages too.
-func Unmatched[T, M any]() (ofWire, ofGo []string) {
-	walk(reflect.TypeFor[M](), reflect.TypeFor[T](), "", map[reflect.Type]bool{}, &ofWire, &ofGo)
-	return ofWire, ofGo
-}
-
-func walk(wire, own reflect.Type, path string, seen map[reflect.Type]bool, ofWire, ofGo *[]string) {
-	for wire.Kind() == reflect.Pointer || wire.Kind() == reflect.Slice {
-		wire = wire.Elem()
-	}
-	for own.Kind() == reflect.Pointer || own.Kind() == reflect.Slice {
-		own = own.Elem()
-	}
-	if wire.Kind() != reflect.Struct || own.Kind() != reflect.Struct || own == timeType || seen[own] {
-		return
-	}
-	seen[own] = true
-	for _, f := range visible(wire) {
-		if g, found := named(own, f.Name); found {
-			walk(f.Type, g.Type, path+g.Name+".", seen, ofWire, ofGo)
-		} else {
-			*ofWire = append(*ofWire, path+f.Name)
-		}
-	}
-	for _, f := range visible(own) {
-		if _, found := named(wire, f.Name); !found {
-			*ofGo = append(*ofGo, path+f.Name)
-		}
-	}
 }
 
 var (

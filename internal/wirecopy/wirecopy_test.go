@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
+	"github.com/kinesin-io/kinesin/internal/wirecopy/wirecopytest"
 )
 
 type (
@@ -91,7 +92,7 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 
 func TestUnmatched(t *testing.T) {
 	t.Parallel()
-	ofWire, ofGo := wirecopy.Unmatched[own, wire]()
+	ofWire, ofGo := wirecopytest.Unmatched[own, wire]()
 	if !reflect.DeepEqual(ofWire, []string{"Alone"}) || !reflect.DeepEqual(ofGo, []string{"Mine"}) {
 		t.Errorf("%v and %v", ofWire, ofGo)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/wirecopy"
+	"github.com/kinesin-io/kinesin/internal/wirecopy/wirecopytest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -86,7 +87,7 @@ func fields[T, M any](but map[string]string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		name := reflect.TypeFor[M]().Name()
-		ofWire, ofGo := wirecopy.Unmatched[T, M]()
+		ofWire, ofGo := wirecopytest.Unmatched[T, M]()
 		excepted := func(path string) bool {
 			return slices.ContainsFunc(slices.Collect(maps.Keys(but)), func(e string) bool { return path == e || strings.HasPrefix(path, e+".") })
 		}

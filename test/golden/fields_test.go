@@ -18,7 +18,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/wirecopy"
+	"github.com/kinesin-io/kinesin/internal/wirecopy/wirecopytest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -392,6 +392,6 @@ func eachField(t *testing.T, path string, v reflect.Value) {
 
 // unmatched returns the fields of a message, and of those inside, that a Go type does not have.
 func unmatched[T, M any]() []string {
-	ofWire, _ := wirecopy.Unmatched[T, M]()
+	ofWire, _ := wirecopytest.Unmatched[T, M]()
 	return ofWire
 }

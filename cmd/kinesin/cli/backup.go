@@ -197,7 +197,7 @@ type restoreObject struct {
 // restored returns the result of a restore in JSON, and as text.
 func restored(data string, r *server.RestoreReport) (o restoreObject, text string) {
 	age := clock.Real().Now().Time().Sub(r.Created).Truncate(time.Second)
-	o = restoreObject{data, timeText(r.Created), durationText(age), r.Files, r.Bytes, r.Live, r.Overdue}
+	o = restoreObject{data, timeText(r.Created), formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue}
 	return o, fmt.Sprintf("%s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue",
 		data, o.Created, formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue)
 }

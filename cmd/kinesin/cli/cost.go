@@ -100,7 +100,7 @@ func (a *app) cost(f *costFlags) error {
 	}
 	bill := cost.Of(f.Load, prices)
 	if a.json() {
-		return printJSON(a.Stdout, billObject{bill, loadObject{bill.Load, durationText(bill.Load.Wait), durationText(bill.Load.Retention)}})
+		return printJSON(a.Stdout, billObject{bill, loadObject{bill.Load, formatDuration(bill.Load.Wait), formatDuration(bill.Load.Retention)}})
 	}
 	return printBill(a.Stdout, &bill)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
@@ -45,9 +44,6 @@ func (a *app) outputFlag(flags *pflag.FlagSet, more ...string) {
 }
 
 func (a *app) json() bool { return a.output == formatJSON }
-
-// durationText returns a duration as HTTP has it.
-func durationText(d time.Duration) string { return string(api.AppendDuration(nil, d.Microseconds())) }
 
 // warnings returns a logger of warnings and errors to stderr.
 func (a *app) warnings() *slog.Logger {

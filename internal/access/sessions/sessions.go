@@ -85,16 +85,9 @@ type Sealer interface {
 	Open(ctx context.Context, use string, sealed []byte) ([]byte, error)
 }
 
-// Rows is what a Registry needs of a store.
-type Rows interface {
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Registry begins, finds and ends sessions. It is safe for concurrent use.
 type Registry struct {
-	rows   Rows
+	rows   store.ControlRows
 	sealer Sealer
 	clock  clock.Clock
 	log    *slog.Logger
@@ -114,7 +107,7 @@ func (e *ended) has(s *Session) bool {
 }
 
 // NewRegistry returns a registry over the rows of a store.
-func NewRegistry(rows Rows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
+func NewRegistry(rows store.ControlRows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
 	const keptPart = 10 // of the rows, for admins
 	r := &Registry{rows: rows, sealer: sealer, clock: c, log: log, room: room.New("ended_sessions", EndedMax, EndedMax/keptPart)}
 	r.known = control.NewOnDemand(control.CopyConfig[ended]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.endedOf})

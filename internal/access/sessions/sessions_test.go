@@ -20,7 +20,7 @@ import (
 
 // rows counts reads, and may fail or lose its answers.
 type rows struct {
-	Rows
+	store.ControlRows
 
 	reads  int
 	broken bool
@@ -31,11 +31,11 @@ func (r *rows) Controls(ctx context.Context, kind string) ([]store.Control, erro
 	if r.reads++; r.broken {
 		return nil, store.ErrUnreachable
 	}
-	return r.Rows.Controls(ctx, kind)
+	return r.ControlRows.Controls(ctx, kind)
 }
 
 func (r *rows) PutControl(ctx context.Context, row store.Control) error {
-	return errors.Join(r.Rows.PutControl(ctx, row), r.lost)
+	return errors.Join(r.ControlRows.PutControl(ctx, row), r.lost)
 }
 
 // fleet are servers of one installation.
@@ -52,7 +52,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleet{v, ring, &rows{Rows: store.New(mem.New(), store.Config{Clock: v.Process(0)})}}
+	return &fleet{v, ring, &rows{ControlRows: store.New(mem.New(), store.Config{Clock: v.Process(0)})}}
 }
 
 func (f *fleet) server() *Registry {

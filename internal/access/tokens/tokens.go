@@ -79,17 +79,10 @@ func (t *Token) hasEnded(now task.Instant) error {
 	return nil
 }
 
-// Rows is what a Registry needs of a store.
-type Rows interface {
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Registry finds tokens. It reads the rows when it is asked, so that tokens that nobody uses cost nothing. It
 // is safe for concurrent use.
 type Registry struct {
-	rows  Rows
+	rows  store.ControlRows
 	clock clock.Clock
 	log   *slog.Logger
 
@@ -106,7 +99,7 @@ type index struct {
 }
 
 // NewRegistry returns a registry over the rows of a store.
-func NewRegistry(rows Rows, c clock.Clock, log *slog.Logger) *Registry {
+func NewRegistry(rows store.ControlRows, c clock.Clock, log *slog.Logger) *Registry {
 	r := &Registry{rows: rows, clock: c, log: log, problems: map[string]bool{}}
 	r.known = control.NewOnDemand(control.CopyConfig[index]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.indexOf})
 	return r

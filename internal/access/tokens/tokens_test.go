@@ -18,7 +18,7 @@ import (
 
 // counted counts the reads of rows.
 type counted struct {
-	Rows
+	store.ControlRows
 
 	reads  int
 	broken bool
@@ -30,11 +30,11 @@ func (c *counted) Controls(ctx context.Context, kind string) ([]store.Control, e
 	if c.broken {
 		return nil, store.ErrUnreachable
 	}
-	return c.Rows.Controls(ctx, kind)
+	return c.ControlRows.Controls(ctx, kind)
 }
 
 func (c *counted) PutControl(ctx context.Context, row store.Control) error {
-	return errors.Join(c.Rows.PutControl(ctx, row), c.lost)
+	return errors.Join(c.ControlRows.PutControl(ctx, row), c.lost)
 }
 
 type fixture struct {
@@ -48,7 +48,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	v := clock.NewVirtual(task.InstantOf(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)), 1)
-	return &fixture{T: t, clock: v, rows: &counted{Rows: store.New(mem.New(), store.Config{Clock: v.Process(0)})}}
+	return &fixture{T: t, clock: v, rows: &counted{ControlRows: store.New(mem.New(), store.Config{Clock: v.Process(0)})}}
 }
 
 func (f *fixture) registry() *Registry {

@@ -85,8 +85,6 @@ func (k *Keeper) noteBehind() (done func()) {
 	}
 }
 
-
-
 // putsMax bounds the follow-ups that are put in one call.
 const putsMax = 500
 

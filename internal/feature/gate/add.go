@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kinesin-io/kinesin/internal/control"
 	"github.com/kinesin-io/kinesin/internal/hold"
 	"github.com/kinesin-io/kinesin/store"
 )
@@ -26,7 +27,7 @@ var (
 // one gets the number, and the others look again. So of two that want the same gate the second one always
 // finds what the first has stored: if instead returns a known gate, also one that has ended, that is returned
 // and nothing is stored. admits reports whether there may be one more.
-func Add(ctx context.Context, s Store, g *hold.Gate, instead func(known *hold.Gate) bool, admits func(active []*hold.Gate) bool) (added *hold.Gate, active []*hold.Gate, err error) {
+func Add(ctx context.Context, s Store, rows *control.Book[hold.Gate], g *hold.Gate, instead func(known *hold.Gate) bool, admits func(active []*hold.Gate) bool) (added *hold.Gate, active []*hold.Gate, err error) {
 	for range addTriesMax {
 		current, last, err := read(ctx, s, Kind)
 		if err != nil {
@@ -46,7 +47,7 @@ func Add(ctx context.Context, s Store, g *hold.Gate, instead func(known *hold.Ga
 			return nil, nil, ErrFull
 		}
 		g.ID, g.Version = strconv.Itoa(max(last, lastEnded)+1), 0
-		if err = put(ctx, s, g); err == nil {
+		if err = rows.Put(ctx, g); err == nil {
 			err = checkNumber(ctx, s, g)
 		}
 		switch {
@@ -73,18 +74,6 @@ func read(ctx context.Context, s Store, kind string) (all []*hold.Gate, last int
 		}
 	}
 	return all, last, nil
-}
-
-func put(ctx context.Context, s Store, g *hold.Gate) error {
-	row, err := AsRows.Encode(g)
-	if err == nil {
-		err = s.PutControl(ctx, row)
-	}
-	if err != nil {
-		return fmt.Errorf("store gate %s: %w", g.ID, err)
-	}
-	g.Version = row.Version
-	return nil
 }
 
 // checkNumber takes a new gate back, and returns store.ErrConflict, if its number is that of another gate, which

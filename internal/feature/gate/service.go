@@ -153,7 +153,7 @@ func (s *Service) add(ctx context.Context, g *hold.Gate) (added *hold.Gate, acti
 		}
 		return s.room.Admits(g.Owner, int64(len(active)), own, access.From(ctx).Grants.AllowAll(access.Admin))
 	}
-	added, active, err = Add(ctx, s.Store, g, func(known *hold.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
+	added, active, err = Add(ctx, s.Store, s.gates, g, func(known *hold.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
 	switch {
 	case errors.Is(err, ErrFull):
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL,

@@ -20,42 +20,48 @@ const triesMax = 4
 
 var errChanged = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the key ring was changed at the same time; try again")
 
-// rotate adds a key, which seals after Overlap, and removes those that verify nothing any more. It refuses
-// while the last key that was added does not seal yet, so that of two calls at once one adds a key.
-func (r *Ring) rotate(ctx context.Context) (added keyRow, removed []keyRow, err error) {
+// try makes a change of what the rows say now, and again while somebody else changes them in between.
+func (r *Ring) try(ctx context.Context, change func() error) error {
 	if err := r.lock(ctx); err != nil {
-		return added, nil, err
+		return err
 	}
 	defer r.unlock()
 	for range triesMax {
 		if err := r.read(ctx); err != nil {
-			return added, nil, err
+			return err
 		}
-		now := r.cfg.Clock.Now()
-		keys, removed, err := r.next(&r.known, now)
+		if err := change(); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return errChanged
+}
+
+// rotate adds a key, which seals after Overlap, and removes those that verify nothing any more. It refuses
+// while the last key that was added does not seal yet, so that of two calls at once one adds a key.
+func (r *Ring) rotate(ctx context.Context) (added keyRow, removed []keyRow, err error) {
+	err = r.try(ctx, func() error {
+		keys, gone, err := r.next(&r.known, r.cfg.Clock.Now())
 		if err != nil {
-			return added, nil, err
+			return err
 		}
 		row, err := encodeKeys(keys, r.known.version+1)
 		if err == nil {
 			err = r.cfg.Rows.PutControl(ctx, row)
 		}
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
 		if err != nil {
-			return added, nil, err
+			return err
 		}
-		added = keys[len(keys)-1]
+		added, removed = keys[len(keys)-1], gone
 		r.cfg.Log.InfoContext(ctx, "key added to the key ring", slog.Int("key", int(added.Number)),
 			slog.Time("seals_from", added.SealsFrom.Time()), slog.Int("removed", len(removed)))
 		r.removeFirst(ctx, removed)
 		if err := r.read(ctx); err != nil {
 			r.cfg.Log.WarnContext(ctx, "cannot read the key ring after a rotation; it is read again soon", slog.Any("error", err))
 		}
-		return added, removed, nil
-	}
-	return added, nil, errChanged
+		return nil
+	})
+	return added, removed, err
 }
 
 // next returns the keys after a rotation, of which the last is new.
@@ -103,44 +109,40 @@ func (r *Ring) removeFirst(ctx context.Context, removed []keyRow) {
 
 // addSender returns the sender with a name and lambdas; it creates the sender if there is none. Without
 // lambdas it returns the one that there is.
-func (r *Ring) addSender(ctx context.Context, name string, lambdas []string) (senderRow, error) {
-	row := senderRow{
-		Form: rowsForm, Salt: newSecret(task.SenderSaltBytes), Lambdas: slices.Compact(slices.Sorted(slices.Values(lambdas))), name: name, version: 1,
-	}
-	if err := r.lock(ctx); err != nil {
-		return row, err
-	}
-	defer r.unlock()
-	for range triesMax {
-		if err := r.read(ctx); err != nil {
-			return row, err
-		}
+func (r *Ring) addSender(ctx context.Context, name string, lambdas []string) (row senderRow, err error) {
+	lambdas = slices.Compact(slices.Sorted(slices.Values(lambdas)))
+	salt := newSecret(task.SenderSaltBytes)
+	err = r.try(ctx, func() error {
 		if have := r.known.sender(name); have != nil {
-			return *have, checkSame(have, row.Lambdas)
+			row = *have
+			return checkSame(have, lambdas)
 		}
+		row = senderRow{Form: rowsForm, Salt: salt, Lambdas: lambdas, Created: r.cfg.Clock.Now(), name: name, version: 1}
 		if sender := row.sender(); sender.Validate() != nil {
-			return row, refusal.Invalid("%v", sender.Validate())
+			return refusal.Invalid("%v", sender.Validate())
 		}
 		if err := r.makeRoom(ctx); err != nil {
-			return row, err
+			return err
 		}
-		row.Created = r.cfg.Clock.Now()
-		c, err := row.encode()
-		if err == nil {
-			err = r.cfg.Rows.PutControl(ctx, c)
+		err := r.put(ctx, &row)
+		if errors.Is(err, store.ErrConflict) && r.read(ctx) == nil && r.known.sender(name) == nil {
+			return fmt.Errorf("%w: the row of sender %s cannot be read", store.ErrCorrupt, name)
 		}
-		if errors.Is(err, store.ErrConflict) {
-			if r.read(ctx) == nil && r.known.sender(name) == nil {
-				return row, fmt.Errorf("%w: the row of sender %s cannot be read", store.ErrCorrupt, name)
-			}
-			continue
-		}
-		if err != nil {
-			return row, err
-		}
-		return row, r.read(ctx)
+		return err
+	})
+	return row, err
+}
+
+// put stores a sender, and reads the rows.
+func (r *Ring) put(ctx context.Context, s *senderRow) error {
+	row, err := s.encode()
+	if err == nil {
+		err = r.cfg.Rows.PutControl(ctx, row)
 	}
-	return row, errChanged
+	if err != nil {
+		return err
+	}
+	return r.read(ctx)
 }
 
 // checkSame refuses another sender under a name that is taken.
@@ -174,40 +176,22 @@ func (r *Ring) makeRoom(ctx context.Context) error {
 }
 
 // revokeSender ends a sender for good. Its ids stay valid; its messages are no longer taken.
-func (r *Ring) revokeSender(ctx context.Context, name string) (senderRow, error) {
+func (r *Ring) revokeSender(ctx context.Context, name string) (row senderRow, err error) {
 	if err := task.CheckName("sender", name); err != nil {
-		return senderRow{}, refusal.Invalid("%v", err)
+		return row, refusal.Invalid("%v", err)
 	}
-	if err := r.lock(ctx); err != nil {
-		return senderRow{}, err
-	}
-	defer r.unlock()
-	for range triesMax {
-		if err := r.read(ctx); err != nil {
-			return senderRow{}, err
-		}
+	err = r.try(ctx, func() error {
 		have := r.known.sender(name)
 		if have == nil {
-			return senderRow{}, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no sender has that name: `kinesin inbound sender list` shows the names")
+			return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no sender has that name: `kinesin inbound sender list` shows the names")
 		}
-		if have.Revoked != 0 {
-			return *have, nil
+		if row = *have; row.Revoked != 0 {
+			return nil
 		}
-		row := *have
 		row.Revoked, row.version = r.cfg.Clock.Now(), have.version+1
-		c, err := row.encode()
-		if err == nil {
-			err = r.cfg.Rows.PutControl(ctx, c)
-		}
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return row, err
-		}
-		return row, r.read(ctx)
-	}
-	return senderRow{}, errChanged
+		return r.put(ctx, &row)
+	})
+	return row, err
 }
 
 func (c *content) sender(name string) *senderRow {

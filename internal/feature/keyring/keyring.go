@@ -159,6 +159,9 @@ func (r *Ring) load(ctx context.Context) (content, error) {
 	if err := omitted[keysName]; err != nil {
 		return content{}, err
 	}
+	skip := func(name string, err error) {
+		r.cfg.Log.ErrorContext(ctx, "skipping a sender that cannot be read; its messages are not taken", slog.String("row", name), slog.Any("error", err))
+	}
 	var c content
 	for _, row := range rows {
 		if row.Name == keysName {
@@ -170,13 +173,13 @@ func (r *Ring) load(ctx context.Context) (content, error) {
 		}
 		s, err := decodeSender(row)
 		if err != nil {
-			omitted = with(omitted, row.Name, err)
+			skip(row.Name, err)
 			continue
 		}
 		c.senders = append(c.senders, s)
 	}
 	for name, err := range omitted {
-		r.cfg.Log.ErrorContext(ctx, "skipping a sender that cannot be read; its messages are not taken", slog.String("row", name), slog.Any("error", err))
+		skip(name, err)
 	}
 	if c.keys == nil {
 		if c.keys, err = r.firstKey(ctx); err != nil {
@@ -184,14 +187,6 @@ func (r *Ring) load(ctx context.Context) (content, error) {
 		}
 	}
 	return c, nil
-}
-
-func with(m map[string]error, name string, err error) map[string]error {
-	if m == nil {
-		m = map[string]error{}
-	}
-	m[name] = err
-	return m
 }
 
 // firstKey returns the keys of an installation that never rotated. Of several processes that start first one

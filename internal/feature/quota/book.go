@@ -5,6 +5,7 @@
 package quota
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 
@@ -151,19 +152,9 @@ func (q *Quota) With(l Limit) *Quota {
 		if a.Class != b.Class {
 			return int(a.Class) - int(b.Class)
 		}
-		return compare(a.Identity, b.Identity)
+		return cmp.Compare(a.Identity, b.Identity)
 	})
 	return &next
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // AsRows says how quotas are kept as rows.

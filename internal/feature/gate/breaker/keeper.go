@@ -187,7 +187,7 @@ func (k *Keeper) keep(ctx context.Context, name string, ref uint32) error {
 
 // open sets the gate of a breaker, unless another server has.
 func (k *Keeper) open(ctx context.Context, g *hold.Gate) error {
-	added, _, err := gate.Add(ctx, k.Store, g, func(known *hold.Gate) bool {
+	added, _, err := gate.Add(ctx, k.Store, k.gates, g, func(known *hold.Gate) bool {
 		return known.Ref == g.Ref && known.Breaker != nil && known.InForce(g.Created)
 	}, func(active []*hold.Gate) bool { return len(active) < gate.ActiveMax })
 	if err != nil {
