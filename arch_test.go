@@ -138,7 +138,7 @@ var table = []row{
 	{name: "internal/where", may: []string{"task", "api"}},
 	{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gather", "internal/hold", "internal/minheap", "internal/overview", "internal/refusal", "internal/room", "internal/where"}),
-		tests: []string{"dispatcher", "inbound/ingest", "internal/catalog/lambdas", "internal/control", "inbound/buffer/mem", "inbound/buffer/buffertest"},
+		tests: []string{"dispatcher", "inbound/ingest", "internal/catalog/lambdas", "internal/control", "inbound/buffer/buffertest"},
 	},
 	{name: "internal/feature/job", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/control", "internal/refusal", "internal/room"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "internal/feature/deadletter", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
@@ -147,9 +147,8 @@ var table = []row{
 	{name: "internal/feature/cron", may: slices.Concat(wire, []string{"task", "partition", "store", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/control", "internal/feature/cron/cronspec", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "dispatcher", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
 	{name: "inbound/buffer"},
-	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
-	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
+	{name: "inbound/buffer/buffertest", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/hold", "internal/limit", "internal/minheap"}), tests: []string{"internal/feature/gate", "internal/control", "internal/feature/quota", "store/dynamo"}},
 	{name: "dispatcher", may: slices.Concat(seams, []string{"internal/gather"})},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"dispatcher"}), tests: []string{"internal/feature/chain"}},
@@ -180,7 +179,7 @@ var table = []row{
 	{name: "internal/testserver", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/node", "internal/settle"}), tests: []string{"sdk", "sdk/admin"}},
 	{
 		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/feature/audit", "internal/guard", "internal/feature/blob", "internal/feature/gate/breaker", "internal/feature/chain", "internal/feature/cron", "internal/feature/gate", "internal/feature/group", "internal/feature/keyring", "internal/hold", "internal/limit", "internal/overview", "internal/feature/quota", "internal/feature/quota", "internal/rest", "internal/logging", "internal/feature/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "internal/feature/group", "inbound/ingest", "inbound/intake", "internal/feature/job", "internal/feature/deadletter", "internal/feature/cron", "scheduler", "dispatcher", "hsc"}, tools),
-		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
+		tests: []string{"sdk", "sdk/admin", "internal/control", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/buffertest"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{
@@ -195,7 +194,7 @@ var table = []row{
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
 		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/testserver", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings", "target/httptarget"}, tools),
-		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
+		tests: []string{"inbound/buffer", "inbound/buffer/buffertest", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},
 	{name: "cmd/kinesin-bench", may: slices.Concat(wire, []string{"sdk", "sdk/admin", "cmd/kinesin-bench/load", "cmd/kinesin/executor", "cmd/settings"}, tools), never: append(slices.Clip(testOnly), noServer...)},

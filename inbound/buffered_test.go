@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
-	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/inbound/buffer/buffertest"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
@@ -30,7 +30,7 @@ var inboundKey = task.InboundKey([]byte(strings.Repeat("s", task.TokenKeyBytes))
 type buffered struct {
 	*fixture
 
-	memory *buffermem.Buffer
+	memory *buffertest.Memory
 	seal   *task.InboundSealer
 	stop   context.CancelFunc
 	done   chan error
@@ -119,7 +119,7 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 	b := &buffered{ways: map[string]int{}, left: map[string]int{}, seal: task.NewInboundSealer(inboundKey)}
 	runWith(t, func(f *fixture, c *settings) {
 		b.fixture = f
-		b.memory = buffermem.New(f.clock, buffermem.Config{})
+		b.memory = buffertest.NewMemory(f.clock)
 		c.InboundSealer = b.seal
 		c.Buffering = inbound.Buffering{Buffer: b}
 		c.Ingest.Rate, c.Ingest.Concurrency = -1, 2

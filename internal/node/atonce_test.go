@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/kinesin-io/kinesin/api"
-	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/inbound/buffer/buffertest"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/store"
@@ -160,7 +160,7 @@ func TestCallsAtOnce(t *testing.T) {
 	}}
 	later := func(c *Config) {
 		time.Sleep(2 * 366 * 24 * time.Hour) // a bubble begins in 2000, and times in JSON in 2001
-		c.Buffer = buffermem.New(clock.Real(), buffermem.Config{})
+		c.Buffer = buffertest.NewMemory(clock.Real())
 	}
 	inRig(t, d, 1, later, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail", Priorities: []string{"high", "low"}})

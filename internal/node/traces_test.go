@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/inbound/buffer/buffertest"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -35,7 +35,7 @@ func (s *spans) tracing(share float64) func(c *Config) {
 		}
 		c.Tracer = traces.Tracer()
 		c.Clock = wall{clock.Real()}
-		c.Buffer = buffermem.New(c.Clock, buffermem.Config{})
+		c.Buffer = buffertest.NewMemory(c.Clock)
 	}
 }
 

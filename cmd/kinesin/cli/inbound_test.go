@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
-	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/inbound/buffer/buffertest"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/runtest"
@@ -24,9 +24,9 @@ import (
 )
 
 // newBufferedSite is a server in this process with an inbound buffer.
-func newBufferedSite(t *testing.T) (*site, *buffermem.Buffer) {
+func newBufferedSite(t *testing.T) (*site, *buffertest.Memory) {
 	t.Helper()
-	b := buffermem.New(clock.Real(), buffermem.Config{})
+	b := buffertest.NewMemory(clock.Real())
 	n := harness.RunNode(t, node.Config{
 		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1000}), Log: slog.New(slog.DiscardHandler), Buffer: b,
 	})

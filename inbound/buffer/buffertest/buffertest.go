@@ -1,4 +1,4 @@
-// Package buffertest is the test suite for implementers of package buffer.
+// Package buffertest is the test suite for implementers of package buffer, and a buffer in memory for the tests of its users.
 package buffertest
 
 import (

@@ -1,4 +1,4 @@
-package mem_test
+package buffertest_test
 
 import (
 	"testing"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/buffer/buffertest"
-	"github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
@@ -16,6 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	buffertest.RunIn(t, synctest.Test, func(*testing.T) buffer.Buffer {
-		return mem.New(clock.Real(), mem.Config{Visibility: buffertest.Visibility, BodyBytesMax: 4096})
+		b := buffertest.NewMemory(clock.Real())
+		b.Visibility, b.BytesMax = buffertest.Visibility, 4096
+		return b
 	})
 }

@@ -1,8 +1,6 @@
-// Package mem is an inbound buffer in memory. It is for tests, since its messages are lost with the process.
-package mem
+package buffertest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,24 +13,18 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Defaults of Config.
 const (
-	VisibilityDefault   = 30 * time.Second
-	WaitDefault         = 20 * time.Second
-	BodyBytesMaxDefault = 1 << 20
+	memoryVisibility   = 30 * time.Second
+	memoryWait         = 20 * time.Second
+	memoryBodyBytesMax = 1 << 20
 )
 
-// Config are the settings of a Buffer, as SQS has them. The zero value of every field means its default.
-type Config struct {
-	Visibility   time.Duration // how long a received message is hidden
-	Wait         time.Duration // how long Receive waits
-	BodyBytesMax int
-}
+// Memory is a buffer.Buffer in memory, with the settings of SQS. Its messages are lost with the process.
+type Memory struct {
+	Visibility time.Duration // how long a received message is hidden; 30 s
+	BytesMax   int           // of a body; 1 MiB
 
-// Buffer is a buffer.Buffer.
-type Buffer struct {
 	clock clock.Clock
-	cfg   Config
 
 	mu       sync.Mutex // guards all below
 	messages []*message // in the order in which they were sent
@@ -48,28 +40,25 @@ type message struct {
 	receipt  string
 }
 
-var _ buffer.Buffer = (*Buffer)(nil)
+var _ buffer.Buffer = (*Memory)(nil)
 
-// New returns an empty buffer.
-func New(k clock.Clock, c Config) *Buffer {
-	c.Visibility = cmp.Or(c.Visibility, VisibilityDefault)
-	c.Wait = cmp.Or(c.Wait, WaitDefault)
-	c.BodyBytesMax = cmp.Or(c.BodyBytesMax, BodyBytesMaxDefault)
-	return &Buffer{clock: k, cfg: c, changed: make(chan struct{})}
+// NewMemory returns an empty buffer.
+func NewMemory(k clock.Clock) *Memory {
+	return &Memory{Visibility: memoryVisibility, BytesMax: memoryBodyBytesMax, clock: k, changed: make(chan struct{})}
 }
 
 // BodyBytesMax returns the bound of a body.
-func (b *Buffer) BodyBytesMax() int { return b.cfg.BodyBytesMax }
+func (b *Memory) BodyBytesMax() int { return b.BytesMax }
 
 // Len returns the number of messages, hidden ones included.
-func (b *Buffer) Len() int {
+func (b *Memory) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.messages)
 }
 
 // Depth counts the messages.
-func (b *Buffer) Depth(context.Context) (visible, hidden int64, err error) {
+func (b *Memory) Depth(context.Context) (visible, hidden int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
@@ -84,7 +73,7 @@ func (b *Buffer) Depth(context.Context) (visible, hidden int64, err error) {
 }
 
 // Send adds messages.
-func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
+func (b *Memory) Send(_ context.Context, messages []buffer.Outgoing) []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	results := make([]error, len(messages))
@@ -92,8 +81,8 @@ func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
 		switch {
 		case b.closed:
 			results[i] = buffer.ErrClosed
-		case len(m.Body) > b.cfg.BodyBytesMax:
-			results[i] = fmt.Errorf("%w: %d bytes, at most %d are allowed", buffer.ErrTooLarge, len(m.Body), b.cfg.BodyBytesMax)
+		case len(m.Body) > b.BytesMax:
+			results[i] = fmt.Errorf("%w: %d bytes, at most %d are allowed", buffer.ErrTooLarge, len(m.Body), b.BytesMax)
 		case m.Delay < 0 || m.Delay > buffer.DelayMax:
 			results[i] = fmt.Errorf("delay of %v: want 0s to %v", m.Delay, buffer.DelayMax)
 		default:
@@ -106,14 +95,14 @@ func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
 }
 
 // wakeAll makes all waiting receivers look again.
-func (b *Buffer) wakeAll() {
+func (b *Memory) wakeAll() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
 // Receive waits for visible messages.
-func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, error) {
-	end := b.clock.NewTimer(b.cfg.Wait)
+func (b *Memory) Receive(ctx context.Context, limit int) ([]buffer.Message, error) {
+	end := b.clock.NewTimer(memoryWait)
 	defer end.Stop()
 	for {
 		got, next, changed, err := b.receive(limit)
@@ -135,13 +124,13 @@ func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, erro
 	}
 }
 
-func (b *Buffer) receive(limit int) (got []buffer.Message, next time.Duration, changed <-chan struct{}, err error) {
+func (b *Memory) receive(limit int) (got []buffer.Message, next time.Duration, changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, 0, nil, buffer.ErrClosed
 	}
-	now, next := clock.Steady(b.clock), b.cfg.Wait
+	now, next := clock.Steady(b.clock), memoryWait
 	for _, m := range b.messages {
 		switch {
 		case m.visible > now:
@@ -150,7 +139,7 @@ func (b *Buffer) receive(limit int) (got []buffer.Message, next time.Duration, c
 			b.receipts++
 			m.receives++
 			m.receipt = strconv.FormatUint(b.receipts, 10)
-			m.visible = now.Add(b.cfg.Visibility)
+			m.visible = now.Add(b.Visibility)
 			got = append(got, buffer.Message{Body: m.body, Receives: m.receives, Receipt: m.receipt})
 		}
 	}
@@ -158,7 +147,7 @@ func (b *Buffer) receive(limit int) (got []buffer.Message, next time.Duration, c
 }
 
 // Delete removes messages. It leaves one that was received again since, as SQS may.
-func (b *Buffer) Delete(_ context.Context, messages []buffer.Message) error {
+func (b *Memory) Delete(_ context.Context, messages []buffer.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages = slices.DeleteFunc(b.messages, func(m *message) bool { return received(messages, m) })
@@ -166,7 +155,7 @@ func (b *Buffer) Delete(_ context.Context, messages []buffer.Message) error {
 }
 
 // Retry hides messages for a time from now on.
-func (b *Buffer) Retry(_ context.Context, messages []buffer.Message, after time.Duration) error {
+func (b *Memory) Retry(_ context.Context, messages []buffer.Message, after time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if after < 0 || after > buffer.RetryMax {
@@ -186,7 +175,7 @@ func received(messages []buffer.Message, m *message) bool {
 }
 
 // Close ends waiting Receives.
-func (b *Buffer) Close() error {
+func (b *Memory) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
