@@ -3,7 +3,10 @@ package api
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
@@ -55,26 +58,41 @@ var (
 	ErrInternal = errors.New("internal error")
 )
 
-var sentinels = map[Reason]error{
-	kinesinv1.Reason_REASON_INVALID:           ErrInvalid,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    ErrUnknownLambda,
-	kinesinv1.Reason_REASON_NOT_FOUND:         ErrNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:      ErrKeyConflict,
-	kinesinv1.Reason_REASON_TOO_LATE:          ErrTooLate,
-	kinesinv1.Reason_REASON_TOO_LARGE:         ErrTooLarge,
-	kinesinv1.Reason_REASON_FULL:              ErrFull,
-	kinesinv1.Reason_REASON_THROTTLED:         ErrThrottled,
-	kinesinv1.Reason_REASON_UNAVAILABLE:       ErrUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:        ErrLeaseLost,
-	kinesinv1.Reason_REASON_FENCED:            ErrFenced,
-	kinesinv1.Reason_REASON_EXISTS:            ErrExists,
-	kinesinv1.Reason_REASON_IN_USE:            ErrInUse,
-	kinesinv1.Reason_REASON_UNSUPPORTED:       ErrUnsupported,
-	kinesinv1.Reason_REASON_INTERNAL:          ErrInternal,
-	kinesinv1.Reason_REASON_UNAUTHENTICATED:   ErrUnauthenticated,
-	kinesinv1.Reason_REASON_REGISTERED:        ErrRegistered,
-	kinesinv1.Reason_REASON_PERMISSION_DENIED: ErrPermissionDenied,
-	kinesinv1.Reason_REASON_STALE_SEQ:         ErrStaleSeq,
+// form is how a reason is found by errors.Is, and how answers show it.
+type form struct {
+	sentinel error
+	code     connect.Code
+	status   int // of plain HTTP
+}
+
+var forms = map[Reason]form{
+	kinesinv1.Reason_REASON_INVALID:           {ErrInvalid, connect.CodeInvalidArgument, http.StatusBadRequest},
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    {ErrUnknownLambda, connect.CodeNotFound, http.StatusNotFound},
+	kinesinv1.Reason_REASON_NOT_FOUND:         {ErrNotFound, connect.CodeNotFound, http.StatusNotFound},
+	kinesinv1.Reason_REASON_KEY_CONFLICT:      {ErrKeyConflict, connect.CodeAlreadyExists, http.StatusConflict},
+	kinesinv1.Reason_REASON_TOO_LATE:          {ErrTooLate, connect.CodeFailedPrecondition, http.StatusConflict},
+	kinesinv1.Reason_REASON_TOO_LARGE:         {ErrTooLarge, connect.CodeInvalidArgument, http.StatusRequestEntityTooLarge},
+	kinesinv1.Reason_REASON_FULL:              {ErrFull, connect.CodeResourceExhausted, http.StatusInsufficientStorage},
+	kinesinv1.Reason_REASON_THROTTLED:         {ErrThrottled, connect.CodeResourceExhausted, http.StatusTooManyRequests},
+	kinesinv1.Reason_REASON_UNAVAILABLE:       {ErrUnavailable, connect.CodeUnavailable, http.StatusServiceUnavailable},
+	kinesinv1.Reason_REASON_LEASE_LOST:        {ErrLeaseLost, connect.CodeFailedPrecondition, http.StatusConflict},
+	kinesinv1.Reason_REASON_FENCED:            {ErrFenced, connect.CodeAborted, http.StatusConflict},
+	kinesinv1.Reason_REASON_EXISTS:            {ErrExists, connect.CodeAlreadyExists, http.StatusConflict},
+	kinesinv1.Reason_REASON_IN_USE:            {ErrInUse, connect.CodeFailedPrecondition, http.StatusConflict},
+	kinesinv1.Reason_REASON_UNSUPPORTED:       {ErrUnsupported, connect.CodeUnimplemented, http.StatusNotImplemented},
+	kinesinv1.Reason_REASON_INTERNAL:          {ErrInternal, connect.CodeInternal, http.StatusInternalServerError},
+	kinesinv1.Reason_REASON_UNAUTHENTICATED:   {ErrUnauthenticated, connect.CodeUnauthenticated, http.StatusUnauthorized},
+	kinesinv1.Reason_REASON_REGISTERED:        {ErrRegistered, connect.CodeFailedPrecondition, http.StatusConflict},
+	kinesinv1.Reason_REASON_PERMISSION_DENIED: {ErrPermissionDenied, connect.CodePermissionDenied, http.StatusForbidden},
+	kinesinv1.Reason_REASON_STALE_SEQ:         {ErrStaleSeq, connect.CodeAborted, http.StatusPreconditionFailed},
+}
+
+// formOf returns the form of a reason. One that this program does not know, of a newer server, is as an internal error.
+func formOf(reason Reason) form {
+	if f, known := forms[reason]; known {
+		return f
+	}
+	return forms[kinesinv1.Reason_REASON_INTERNAL]
 }
 
 // Error is a refusal: a reason for programs and a text for people.
@@ -110,9 +128,4 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool { return target == e.Sentinel() }
 
 // Sentinel returns the sentinel of the reason.
-func (e *Error) Sentinel() error {
-	if s, known := sentinels[e.Reason]; known {
-		return s
-	}
-	return ErrInternal // a reason of a newer server
-}
+func (e *Error) Sentinel() error { return formOf(e.Reason).sentinel }

@@ -38,41 +38,13 @@ type AttemptReport struct {
 	Error   string          `json:"error,omitempty" jsonschema:"of a failure: why"`
 }
 
-// statuses are the HTTP statuses of refusals. statusOf decides for REASON_FULL.
-var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
-	kinesinv1.Reason_REASON_INVALID:           http.StatusBadRequest,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    http.StatusNotFound,
-	kinesinv1.Reason_REASON_NOT_FOUND:         http.StatusNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:      http.StatusConflict,
-	kinesinv1.Reason_REASON_TOO_LATE:          http.StatusConflict,
-	kinesinv1.Reason_REASON_TOO_LARGE:         http.StatusRequestEntityTooLarge,
-	kinesinv1.Reason_REASON_THROTTLED:         http.StatusTooManyRequests,
-	kinesinv1.Reason_REASON_UNAVAILABLE:       http.StatusServiceUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:        http.StatusConflict,
-	kinesinv1.Reason_REASON_FENCED:            http.StatusConflict,
-	kinesinv1.Reason_REASON_EXISTS:            http.StatusConflict,
-	kinesinv1.Reason_REASON_IN_USE:            http.StatusConflict,
-	kinesinv1.Reason_REASON_REGISTERED:        http.StatusConflict,
-	kinesinv1.Reason_REASON_UNSUPPORTED:       http.StatusNotImplemented,
-	kinesinv1.Reason_REASON_INTERNAL:          http.StatusInternalServerError,
-	kinesinv1.Reason_REASON_UNAUTHENTICATED:   http.StatusUnauthorized,
-	kinesinv1.Reason_REASON_PERMISSION_DENIED: http.StatusForbidden,
-	kinesinv1.Reason_REASON_STALE_SEQ:         http.StatusPreconditionFailed,
-}
-
 // statusOf returns the HTTP status of a refusal. REASON_FULL is about the store, until somebody makes space,
 // or, if the problem says when to try again, about something that empties by itself.
 func statusOf(p *kinesinv1.Problem) int {
-	if p.Reason == kinesinv1.Reason_REASON_FULL {
-		if p.RetryAfter > 0 {
-			return http.StatusTooManyRequests
-		}
-		return http.StatusInsufficientStorage
+	if p.Reason == kinesinv1.Reason_REASON_FULL && p.RetryAfter > 0 {
+		return http.StatusTooManyRequests
 	}
-	if status, known := statuses[p.Reason]; known {
-		return status
-	}
-	return http.StatusInternalServerError
+	return formOf(p.Reason).status
 }
 
 // HTTPProblemOf returns the plain form of a problem.

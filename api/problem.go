@@ -14,28 +14,6 @@ import (
 // InternalText is the text that clients get for an internal error.
 const InternalText = "internal error; the server's log has the cause"
 
-var codes = map[Reason]connect.Code{
-	kinesinv1.Reason_REASON_INVALID:           connect.CodeInvalidArgument,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    connect.CodeNotFound,
-	kinesinv1.Reason_REASON_NOT_FOUND:         connect.CodeNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:      connect.CodeAlreadyExists,
-	kinesinv1.Reason_REASON_TOO_LATE:          connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_TOO_LARGE:         connect.CodeInvalidArgument,
-	kinesinv1.Reason_REASON_FULL:              connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_THROTTLED:         connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_UNAVAILABLE:       connect.CodeUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:        connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_FENCED:            connect.CodeAborted,
-	kinesinv1.Reason_REASON_EXISTS:            connect.CodeAlreadyExists,
-	kinesinv1.Reason_REASON_IN_USE:            connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_REGISTERED:        connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_UNSUPPORTED:       connect.CodeUnimplemented,
-	kinesinv1.Reason_REASON_INTERNAL:          connect.CodeInternal,
-	kinesinv1.Reason_REASON_UNAUTHENTICATED:   connect.CodeUnauthenticated,
-	kinesinv1.Reason_REASON_PERMISSION_DENIED: connect.CodePermissionDenied,
-	kinesinv1.Reason_REASON_STALE_SEQ:         connect.CodeAborted,
-}
-
 // domain maps the refusals of package task, which does not know the wire, to reasons.
 var domain = []struct {
 	err    error
@@ -67,7 +45,7 @@ func ProblemOf(err error) *kinesinv1.Problem {
 
 func reasonOf(err error) Reason {
 	for number := range int32(len(kinesinv1.Reason_name)) { // in order, so that an error with two reasons always gets the same one
-		if s, known := sentinels[Reason(number)]; known && errors.Is(err, s) {
+		if f, known := forms[Reason(number)]; known && errors.Is(err, f.sentinel) {
 			return Reason(number)
 		}
 	}
@@ -97,11 +75,7 @@ func ToWire(err error) error {
 		return coded
 	}
 	p := ProblemOf(err)
-	code, known := codes[p.Reason]
-	if !known {
-		code = connect.CodeInternal
-	}
-	coded := connect.NewError(code, errors.New(p.Text))
+	coded := connect.NewError(formOf(p.Reason).code, errors.New(p.Text))
 	if detail, detailErr := connect.NewErrorDetail(p); detailErr == nil {
 		coded.AddDetail(detail)
 	}
