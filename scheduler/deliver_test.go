@@ -284,7 +284,7 @@ func TestStuckRowsAtTheHeadDelayNobody(t *testing.T) {
 		s, _ := o.start(self)
 		o.advance(2 * time.Second)
 		o.wantSent(0, 0, behind...)
-		if n := s.Stuck()[high]; n != 1000 {
+		if n := s.Counts(high).Stuck; n != 1000 {
 			t.Errorf("%d stuck, want 1000", n)
 		}
 		o.advance(26 * time.Second) // 29 s after they were acquired
@@ -297,7 +297,7 @@ func TestStuckRowsAtTheHeadDelayNobody(t *testing.T) {
 				t.Errorf("a stuck one was sent at %v", o.offsets(at))
 			}
 		}
-		if n := s.Stuck()[high]; n != 0 {
+		if n := s.Counts(high).Stuck; n != 0 {
 			t.Errorf("%d stuck, want none", n)
 		}
 	})
@@ -397,7 +397,7 @@ func TestAFailedSendIsTriedAgainBesideOthers(t *testing.T) {
 		s, _ := o.start(self)
 		o.advance(time.Minute)
 		o.wantSent(0, 0, others...)
-		if n := s.Stuck()[high]; n != 1 {
+		if n := s.Counts(high).Stuck; n != 1 {
 			t.Errorf("%d stuck, want 1", n)
 		}
 		if n := len(tries); n < 15 || n > 100 {
@@ -410,8 +410,8 @@ func TestAFailedSendIsTriedAgainBesideOthers(t *testing.T) {
 		}
 		o.set(func() { failing = false })
 		o.advance(6 * time.Second)
-		if len(o.sendings()[bad.ID]) != 1 || s.Stuck()[high] != 0 {
-			t.Errorf("sent %d times, %d stuck", len(o.sendings()[bad.ID]), s.Stuck()[high])
+		if len(o.sendings()[bad.ID]) != 1 || s.Counts(high).Stuck != 0 {
+			t.Errorf("sent %d times, %d stuck", len(o.sendings()[bad.ID]), s.Counts(high).Stuck)
 		}
 		if o.failed[high] == 0 {
 			t.Error("nobody was told")
@@ -459,7 +459,7 @@ func TestAnOutageOfTheQueueIsBoundedAndEnds(t *testing.T) {
 		o.refuse = func(*task.Task) error { return errors.New("down") }
 		s, _ := o.start(self)
 		o.advance(20 * time.Second)
-		if n := s.Stuck()[high]; n < 1000 || n > 6000 {
+		if n := s.Counts(high).Stuck; n < 1000 || n > 6000 {
 			t.Errorf("%d acquired and stuck of %d", n, len(all))
 		}
 		o.set(func() { o.refuse = nil })
@@ -642,7 +642,7 @@ func TestHopelessTasksDelayNobody(t *testing.T) {
 		later := o.waiting(high, 17*time.Second)
 		o.advance(time.Minute)
 		o.wantSent(0, 0, small, later)
-		if n := s.Stuck()[high]; n != int64(len(bad)) {
+		if n := s.Counts(high).Stuck; n != int64(len(bad)) {
 			t.Errorf("%d stuck, want %d", n, len(bad))
 		}
 		o.advance(21 * time.Minute)
@@ -660,7 +660,7 @@ func TestHopelessTasksDelayNobody(t *testing.T) {
 				t.Fatalf("one was sent %d times, want once", n)
 			}
 		}
-		if n := s.Stuck()[high]; n != 0 {
+		if n := s.Counts(high).Stuck; n != 0 {
 			t.Errorf("%d stuck, want none", n)
 		}
 	})

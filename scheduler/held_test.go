@@ -222,7 +222,7 @@ func TestABacklogThatIsHeldIsReadOnce(t *testing.T) {
 					t.Errorf("%d task rows read after %d", n, reads)
 				}
 				g.wantOnTime(free)
-				if n := s.Held()[high]; n != int64(count) {
+				if n := s.Counts(high).Gates; n != int64(count) {
 					t.Errorf("%d rows said to be held, want %d", n, count)
 				}
 				now := g.clock.Now()

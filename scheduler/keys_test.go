@@ -296,8 +296,8 @@ func TestTasksThatWaitForTheirKeyAreCounted(t *testing.T) {
 			for range 3 {
 				w.keyed(high, "k", after)
 			}
-			if w.advance(after + 1100*time.Millisecond); s.HeldBack(high).Keys != 2 {
-				t.Errorf("due after %v: %+v", after, s.HeldBack(high))
+			if w.advance(after + 1100*time.Millisecond); s.Counts(high).Keys != 2 {
+				t.Errorf("due after %v: %+v", after, s.Counts(high))
 			}
 		})
 	}

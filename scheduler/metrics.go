@@ -30,25 +30,8 @@ func (s *Scheduler) Unread(since time.Duration) (count int) {
 	return count
 }
 
-// Stuck returns, by partition, how many tasks of deliver lambdas are acquired and not under way: those that
-// wait for another try, and those that other processes had acquired when they were last read.
-func (s *Scheduler) Stuck() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.stuck.Load() })
-}
-
-// Held returns, by partition, about how many rows gates hold back, as far as they have been read.
-func (s *Scheduler) Held() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.held.Load() })
-}
-
-// HeldByQuotas returns, by partition, how many tasks that are due wait here for their quota, of those that
-// were read ahead.
-func (s *Scheduler) HeldByQuotas() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.heldByQuota.Load() })
-}
-
-// HeldBack is what is held back of one partition, as far as it was read.
-type HeldBack struct {
+// Counts are the tasks of a partition that are held back or under way, as far as they were read.
+type Counts struct {
 	Gates   int64 // rows that gates hold
 	Quotas  int64 // tasks that are due and wait for their quota
 	Keys    int64 // tasks that are due and wait for their limit key
@@ -56,58 +39,35 @@ type HeldBack struct {
 	Queue   int64 // tasks that are due and wait only for room in their queue, of those that were read ahead
 	// Unexplained are tasks that have been due for a while and that nothing holds, a page of the schedule at most.
 	Unexplained int64
+	// Stuck are tasks of a deliver lambda that are acquired and not under way: those that wait for another try,
+	// and those that other processes had acquired when they were last read.
+	Stuck    int64
+	InFlight int64 // on their queue or running
 }
 
-// HeldBack returns what is held back of a partition whose tasks are dispatched here; nothing of others.
-func (s *Scheduler) HeldBack(p task.Partition) HeldBack {
+// Counts returns the counts of a partition whose tasks are dispatched here; nothing of others.
+func (s *Scheduler) Counts(p task.Partition) Counts {
 	l := s.loopOf(p)
 	if l == nil {
-		return HeldBack{}
+		return Counts{}
 	}
-	return HeldBack{
+	return Counts{
 		Gates: l.stats.held.Load(), Quotas: l.stats.heldByQuota.Load(), Keys: l.stats.heldByKey.Load(),
-		Retries: l.stats.overBudget.Load(), Queue: l.stats.heldByQueue.Load(),
-		Unexplained: l.stats.unexplained.Load(),
+		Retries: l.stats.overBudget.Load(), Queue: l.stats.heldByQueue.Load(), Unexplained: l.stats.unexplained.Load(),
+		Stuck: l.stats.stuck.Load(), InFlight: l.stats.inFlight.Load(),
 	}
 }
 
-// HeldRetries returns, by partition, how many retries wait here for the retry budget of their lambda.
-func (s *Scheduler) HeldRetries() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.overBudget.Load() })
-}
-
-// HeldByQueues returns, by partition, how many tasks that are due wait here for room in their queue, of those
-// that were read ahead.
-func (s *Scheduler) HeldByQueues() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.heldByQueue.Load() })
-}
-
-// Unexplained returns, by partition, how many tasks have been due for a minute or so and do not start though
-// nothing holds them: of one page of the schedule, so there may be more.
-func (s *Scheduler) Unexplained() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.unexplained.Load() })
-}
-
-// Dispatched returns, by partition, how many tasks are in flight: on their queue or running.
-func (s *Scheduler) Dispatched() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.inFlight.Load() })
-}
-
-// counts returns a count of each partition, without zeros.
-func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
-	all := map[task.Partition]int64{}
-	for p, l := range s.loops() {
-		if n := of(l); n > 0 {
-			all[p] = n
-		}
-	}
-	return all
-}
-
-// HeldByKeys returns, by partition, about how many tasks that are due wait for their limit key, as far as
-// they have been read.
-func (s *Scheduler) HeldByKeys() map[task.Partition]int64 {
-	return s.counts(func(l *loop) int64 { return l.stats.heldByKey.Load() })
+// Add adds the counts of another partition.
+func (c *Counts) Add(other Counts) {
+	c.Gates += other.Gates
+	c.Quotas += other.Quotas
+	c.Keys += other.Keys
+	c.Retries += other.Retries
+	c.Queue += other.Queue
+	c.Unexplained += other.Unexplained
+	c.Stuck += other.Stuck
+	c.InFlight += other.InFlight
 }
 
 // InFlight returns how many tasks are in flight.

@@ -29,8 +29,8 @@ func TestABacklogWithoutWorkersLeadsToFewMessages(t *testing.T) {
 				if float64(messages) > most {
 					t.Errorf("%d messages for %d tasks, want %.0f at most", messages, c.tasks, most)
 				}
-				held := s.HeldByQueues()[high]
-				if full := c.tasks > c.depth; (s.HeldBack(high).Queue > 0) != full || (held > 0) != full {
+				held := s.Counts(high).Queue
+				if full := c.tasks > c.depth; (s.Counts(high).Queue > 0) != full || (held > 0) != full {
 					t.Errorf("%d tasks are said to wait for room", held)
 				}
 				if lag := s.Lag(); lag > 0 {

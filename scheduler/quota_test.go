@@ -205,14 +205,14 @@ func TestWhatWaitsForItsQuotaIsCountedAndNoLag(t *testing.T) {
 		s := w.start()
 		w.advance(10 * time.Second)
 		synctest.Wait()
-		if held := s.HeldByQuotas()[high]; held < 37 || held > 41 {
+		if held := s.Counts(high).Quotas; held < 37 || held > 41 {
 			w.t.Errorf("%d tasks are held, want about 39", held)
 		}
 		if lag := s.Lag(); lag > 0 {
 			w.t.Errorf("a lag of %v: more schedulers would not help", lag)
 		}
 		w.advance(time.Minute)
-		if held := s.HeldByQuotas()[high]; held != 0 {
+		if held := s.Counts(high).Quotas; held != 0 {
 			w.t.Errorf("%d tasks are held after all were dispatched", held)
 		}
 	})

@@ -44,7 +44,7 @@ func TestRetriesWaitForTheBudgetAndFirstStartsDoNot(t *testing.T) {
 		if n := w.retriesFired(retries); n < 190 || n > 230 {
 			t.Errorf("%d retries in 20 s beside 1000 first starts, want a fifth and one per second", n)
 		}
-		if n := s.HeldRetries()[high]; n < 1770 || n > 1810 {
+		if n := s.Counts(high).Retries; n < 1770 || n > 1810 {
 			t.Errorf("%d retries are held, want about 1790", n)
 		}
 	})
@@ -68,7 +68,7 @@ func TestRetriesAloneGoOnSlowly(t *testing.T) {
 		if n := w.retriesFired(retries); n != 200 {
 			t.Errorf("%d of 200 retries were dispatched in 4 min, want all", n)
 		}
-		if held := s.HeldRetries()[high]; held != 0 {
+		if held := s.Counts(high).Retries; held != 0 {
 			t.Errorf("%d are held after all were dispatched", held)
 		}
 	})

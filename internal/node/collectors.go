@@ -116,30 +116,26 @@ func (c *classCollector) collect(out *gauges) {
 	counts, ready := c.n.store.Depths()
 	out.add(c.counted, boolean(ready))
 	var overdue map[task.Partition]task.Instant
-	var stuck, heldByGates, heldByQuotas, heldByKeys map[task.Partition]int64
 	if c.n.scheduler != nil {
-		overdue, stuck = c.n.scheduler.Overdue(), c.n.scheduler.Stuck()
-		heldByGates, heldByQuotas = c.n.scheduler.Held(), c.n.scheduler.HeldByQuotas()
-		heldByKeys = c.n.scheduler.HeldByKeys()
+		overdue = c.n.scheduler.Overdue()
 	}
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
-		var held struct{ gates, quotas, keys int64 }
+		var held scheduler.Counts
 		label := c.n.metrics.labels.lambda(l)
 		for priority := range l.Priorities {
 			_, name := c.n.metrics.labels.of(l, uint8(priority))
 			c.n.metrics.made(l, uint8(priority))
 			var sum store.Depth
 			var oldest time.Duration
-			var acquired int64
+			var here scheduler.Counts
 			for _, p := range partitionsOf(l, priority) {
 				for s, n := range counts[p] {
 					sum[s] += n
 				}
-				acquired += stuck[p]
-				held.gates += heldByGates[p]
-				held.keys += heldByKeys[p]
-				held.quotas += heldByQuotas[p]
+				if c.n.scheduler != nil {
+					here.Add(c.n.scheduler.Counts(p))
+				}
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
 				}
@@ -151,23 +147,15 @@ func (c *classCollector) collect(out *gauges) {
 			}
 			out.most(c.oldest, oldest.Seconds(), label, name)
 			if l.Mode == task.Deliver {
-				out.add(c.stuck, float64(acquired), label, name)
+				out.add(c.stuck, float64(here.Stuck), label, name)
 			}
+			held.Add(here)
 		}
-		if c.n.gates.Has(l.Ref) {
-			out.add(c.held, float64(held.gates), label, "gate")
-		}
-		if c.n.scheduler != nil && c.n.quotas.book.HasStarts(l.Ref) {
-			out.add(c.held, float64(held.quotas), label, "quota")
-		}
-		if c.n.scheduler != nil && l.HasKeyLimits() {
-			out.add(c.held, float64(held.keys), label, "key")
-		}
+		c.collectHeld(out, l, &held)
 	}
 	c.collectDue(out)
 	c.collectBuffer(out)
 	c.collectObjectives(out)
-	c.collectBrakes(out)
 	c.collectQueues(out)
 }
 
@@ -231,37 +219,35 @@ func (c *classCollector) rank() {
 	}
 }
 
-// collectBrakes tells how many tasks wait for a retry budget, of the lambdas that have one, for a worker, and
-// for room in their queues. Where there is no worker, that is also what a full queue waits for.
-func (c *classCollector) collectBrakes(out *gauges) {
+// collectHeld tells how many tasks of a lambda are held back, by what can hold them. Where there is no worker, that is
+// also what a full queue waits for.
+func (c *classCollector) collectHeld(out *gauges, l *catalog.Entry, held *scheduler.Counts) {
+	by := func(reason string, n int64) { out.add(c.held, float64(n), c.n.metrics.labels.lambda(l), reason) }
+	if c.n.gates.Has(l.Ref) {
+		by("gate", held.Gates)
+	}
 	if c.n.scheduler == nil {
 		return
 	}
-	retries, queues := byLambda(c.n.scheduler.HeldRetries()), byLambda(c.n.scheduler.HeldByQueues())
-	dispatched, unexplained := byLambda(c.n.scheduler.Dispatched()), byLambda(c.n.scheduler.Unexplained())
-	for _, l := range c.n.catalog.All() {
-		out.add(c.held, float64(unexplained[l.Ref]), c.n.metrics.labels.lambda(l), "unexplained")
-		if l.RetryShare > 0 {
-			out.add(c.held, float64(retries[l.Ref]), c.n.metrics.labels.lambda(l), "retry budget")
-		}
-		if l.Mode == task.Managed {
-			var workerless int64
-			full := queues[l.Ref]
-			if dispatched[l.Ref]+full > 0 && c.n.noWorker.is(l) {
-				workerless, full = dispatched[l.Ref]+full, 0
-			}
-			out.add(c.held, float64(workerless), c.n.metrics.labels.lambda(l), "no worker")
-			out.add(c.held, float64(full), c.n.metrics.labels.lambda(l), "queue full")
-		}
+	by("unexplained", held.Unexplained)
+	if c.n.quotas.book.HasStarts(l.Ref) {
+		by("quota", held.Quotas)
 	}
-}
-
-func byLambda(counts map[task.Partition]int64) map[uint32]int64 {
-	of := map[uint32]int64{}
-	for p, n := range counts {
-		of[p.Lambda] += n
+	if l.HasKeyLimits() {
+		by("key", held.Keys)
 	}
-	return of
+	if l.RetryShare > 0 {
+		by("retry budget", held.Retries)
+	}
+	if l.Mode == task.Managed {
+		var workerless int64
+		full := held.Queue
+		if held.InFlight+full > 0 && c.n.noWorker.is(l) {
+			workerless, full = held.InFlight+full, 0
+		}
+		by("no worker", workerless)
+		by("queue full", full)
+	}
 }
 
 // collectQueues asks the queues for their depths. If the queue is a service each depth is a request, so only

@@ -23,7 +23,7 @@ func (n *Node) heldBack() func(lambda uint32) inbound.HeldBack {
 			return held
 		}
 		for _, p := range l.Partitions() {
-			of := n.scheduler.HeldBack(p)
+			of := n.scheduler.Counts(p)
 			held.Gates += of.Gates
 			held.Quotas[p.Priority] += of.Quotas
 			held.Keys += of.Keys

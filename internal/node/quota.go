@@ -67,7 +67,7 @@ func (k *quotaKeeper) ofStarts(p task.Partition) string {
 
 // queueFull reports whether tasks of a partition wait for room in their queue, as far as this process knows.
 func (n *Node) queueFull(p task.Partition) bool {
-	return n.scheduler != nil && n.scheduler.HeldBack(p).Queue > 0
+	return n.scheduler != nil && n.scheduler.Counts(p).Queue > 0
 }
 
 // recoveryOf returns the lowest quota of recovery of the lambdas that a filter may select; 0: none has one.
