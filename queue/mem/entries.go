@@ -6,15 +6,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// entriesSpareMax is the largest heap that is kept for reuse.
-const entriesSpareMax = 4096
-
 // entry is the place of a waiting message in the order.
 type entry struct {
 	at      task.Instant // hidden until then: its due time, or the end of a release's delay
 	arrival uint64
 	since   task.Instant // by clock.Steady: when it was due and waited
-	slot    uint32
+	message *message
 }
 
 func (e entry) before(other entry) bool {

@@ -18,8 +18,8 @@ func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 	}
 	beforeTheyRun()
 	woken := 0
-	for s := d.lanes[queue.NameFor(&m.Task)].first; s != nil; s = s.next {
-		if s.waiter.woken {
+	for _, w := range d.lanes[queue.NameFor(&m.Task)].waiters {
+		if w.woken {
 			woken++
 		}
 	}
@@ -41,19 +41,19 @@ func (d *Driver) TimersSet(name queue.Name) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	set := 0
-	for s := d.lanes[name].first; s != nil; s = s.next {
-		if s.waiter.armed != 0 {
+	for _, w := range d.lanes[name].waiters {
+		if w.armed != 0 {
 			set++
 		}
 	}
 	return set
 }
 
-// Held returns the number of lanes and of pages.
-func (d *Driver) Held() (lanes, pages int) {
+// Held returns the number of lanes, and of messages that were received.
+func (d *Driver) Held() (lanes, received int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.lanes), len(d.slots.pages)
+	return len(d.lanes), len(d.received)
 }
 
 // Heap exports the heap of entries.

@@ -1,12 +1,20 @@
 package mem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// message is a message, waiting or received.
+type message struct {
+	queue.Message
+
+	lane *lane
+}
 
 // lane is one queue. It exists while it holds a message or a receiver waits for one.
 type lane struct {
@@ -17,14 +25,7 @@ type lane struct {
 
 	// The waiting receivers: those that look further ahead first, then in order of arrival. Only the first
 	// one is woken and has a timer: a message that it need not take yet, no other one need take.
-	first, last *place
-}
-
-// place is an element of the list of receivers in a lane.
-type place struct {
-	waiter     *waiter
-	lane       *lane
-	prev, next *place
+	waiters []*waiter
 }
 
 // isDue reports whether the lane, if there is one, has a message that is due at or before then.
@@ -33,7 +34,7 @@ func (l *lane) isDue(then task.Instant) bool {
 }
 
 func (l *lane) isIdle() bool {
-	return len(l.waiting) == 0 && l.inFlight == 0 && l.first == nil && l.room == nil
+	return len(l.waiting) == 0 && l.inFlight == 0 && len(l.waiters) == 0 && l.room == nil
 }
 
 var closedRoom = func() chan struct{} {
@@ -56,51 +57,31 @@ func (l *lane) signalRoom() {
 	}
 }
 
-// join adds s behind all receivers that look at least as far ahead.
-func (l *lane) join(s *place) {
-	before := l.last
-	for before != nil && before.waiter.ahead < s.waiter.ahead {
-		before = before.prev
+// join adds w behind all receivers that look at least as far ahead.
+func (l *lane) join(w *waiter) {
+	at := slices.IndexFunc(l.waiters, func(other *waiter) bool { return other.ahead < w.ahead })
+	if at < 0 {
+		at = len(l.waiters)
 	}
-	s.prev = before
-	if before == nil {
-		s.next, l.first = l.first, s
-	} else {
-		s.next, before.next = before.next, s
-	}
-	if s.next == nil {
-		l.last = s
-	} else {
-		s.next.prev = s
-	}
+	l.waiters = slices.Insert(l.waiters, at, w)
 }
 
-func (l *lane) leave(s *place) {
-	if s.prev == nil {
-		l.first = s.next
-	} else {
-		s.prev.next = s.next
-	}
-	if s.next == nil {
-		l.last = s.prev
-	} else {
-		s.next.prev = s.prev
-	}
-	s.prev, s.next = nil, nil
+func (l *lane) leave(w *waiter) {
+	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
 }
 
-// waiter is a waiting Receive call. It has a place in the lane of each of its names.
+// waiter is a waiting Receive call. It waits in the lane of each of its names.
 //
 // A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that
 // more messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it
 // took messages, found none or was cancelled. So no message is forgotten.
 type waiter struct {
-	ahead  time.Duration
-	places []place // one for each name
-	wake   chan struct{}
-	woken  bool // wake is full, or was just emptied by the waiter
-	timer  clock.Timer
-	armed  task.Instant // when the timer fires; 0 when it is not set
+	ahead time.Duration
+	lanes []*lane
+	wake  chan struct{}
+	woken bool // wake is full, or was just emptied by the waiter
+	timer clock.Timer
+	armed task.Instant // when the timer fires; 0 when it is not set
 }
 
 func (w *waiter) wakeUp() {

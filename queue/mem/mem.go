@@ -7,6 +7,7 @@ package mem
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,9 +23,6 @@ const (
 	// recheckMax bounds how long a receiver relies on a timer: when the wall clock is set forward, messages
 	// are due sooner.
 	recheckMax = time.Second
-	// lanesSpareMax and waitersSpareMax bound the objects kept for reuse.
-	lanesSpareMax   = 64
-	waitersSpareMax = 1024
 )
 
 // Config are the settings of a Driver.
@@ -41,15 +39,12 @@ type Driver struct {
 
 	mu         sync.Mutex // guards all below; held for work on memory only
 	lanes      map[queue.Name]*lane
-	slots      slab
-	arrivals   uint64 // orders messages that are due at the same instant
-	deliveries uint64 // number of deliveries so far; each has its number in its receipt
-	picked     []uint32
+	received   map[string]*message // by receipt
+	arrivals   uint64              // orders messages that are due at the same instant
+	deliveries uint64              // number of deliveries so far; each has its number for a receipt
 	turns      queue.Turns
+	spare      sync.Pool // of *message, since garbage would be most of what a message costs
 	closed     bool
-
-	lanesSpare   []*lane
-	waitersSpare []*waiter
 }
 
 var (
@@ -65,6 +60,7 @@ func New(c clock.Clock, config Config) *Driver {
 		clock:    c,
 		depthMax: cmp.Or(max(config.DepthMax, 0), DepthMaxDefault),
 		lanes:    map[queue.Name]*lane{},
+		received: map[string]*message{},
 	}
 }
 
@@ -113,7 +109,7 @@ func (d *Driver) ClockStepped(by time.Duration) {
 		old := l.waiting
 		l.waiting = make(entries, 0, len(old))
 		for _, e := range old {
-			if due := d.slots.at(e.slot).message.Task.HeldUntil(); e.at > due {
+			if due := e.message.Task.HeldUntil(); e.at > due {
 				e.at = max(due, e.at.Add(by))
 			}
 			if e.since > steady || e.at > now { // it was or is hidden
@@ -132,11 +128,7 @@ func (d *Driver) Durable() bool { return false }
 func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range uint32(d.slots.size()) {
-		if s := d.slots.at(i); s.lane != nil && s.lane.name.Lambda == lambda {
-			d.slots.give(i)
-		}
-	}
+	maps.DeleteFunc(d.received, func(_ string, m *message) bool { return m.lane.name.Lambda == lambda })
 	for name, l := range d.lanes {
 		if name.Lambda == lambda {
 			l.waiting, l.inFlight = nil, 0
@@ -144,7 +136,6 @@ func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 			d.dropIdle(l)
 		}
 	}
-	d.slots.shrink()
 	return nil
 }
 
@@ -156,11 +147,11 @@ func (d *Driver) Close() error {
 	for _, l := range d.lanes {
 		l.waiting, l.inFlight = nil, 0
 		l.signalRoom()
-		for s := l.first; s != nil; s = s.next {
-			s.waiter.wakeUp()
+		for _, w := range l.waiters {
+			w.wakeUp()
 		}
 	}
-	d.slots = slab{}
+	clear(d.received)
 	return nil
 }
 
@@ -180,32 +171,24 @@ func (d *Driver) lane(name queue.Name) *lane {
 	if l, found := d.lanes[name]; found {
 		return l
 	}
-	l := &lane{}
-	if last := len(d.lanesSpare) - 1; last >= 0 {
-		l, d.lanesSpare = d.lanesSpare[last], d.lanesSpare[:last]
-	}
-	l.name = name
+	l := &lane{name: name}
 	d.lanes[name] = l
 	return l
 }
 
 // dropIdle drops an unused lane, so that deleted lambdas cost nothing.
 func (d *Driver) dropIdle(l *lane) {
-	if !l.isIdle() || d.lanes[l.name] != l {
-		return
-	}
-	delete(d.lanes, l.name)
-	if len(d.lanesSpare) < lanesSpareMax && cap(l.waiting) <= entriesSpareMax {
-		d.lanesSpare = append(d.lanesSpare, l)
+	if l.isIdle() && d.lanes[l.name] == l {
+		delete(d.lanes, l.name)
 	}
 }
 
 // notify wakes the first waiter of a lane if it may take the earliest message, and sets its timer otherwise.
 func (d *Driver) notify(l *lane, now task.Instant) {
-	if l.first == nil || len(l.waiting) == 0 {
+	if len(l.waiters) == 0 || len(l.waiting) == 0 {
 		return
 	}
-	w := l.first.waiter
+	w := l.waiters[0]
 	wakeAt := l.waiting[0].at.Add(-(w.ahead / 2))
 	if wakeAt <= now {
 		w.wakeUp()
@@ -241,20 +224,21 @@ func (d *Driver) send(m *queue.Message, now, steady task.Instant) error {
 		l.roomChannel()
 		return queue.ErrFull
 	}
-	i := d.slots.take()
-	s := d.slots.at(i)
-	s.lane = l
-	s.message.Task, s.message.Again = m.Task, m.Again
-	d.insert(l, i, m.Task.HeldUntil(), now, steady)
+	kept, ok := d.spare.Get().(*message)
+	if !ok {
+		kept = &message{}
+	}
+	kept.Message, kept.lane = *m, l
+	d.insert(kept, m.Task.HeldUntil(), now, steady)
 	return nil
 }
 
-// insert puts the message of slot i into its lane, hidden until at. steady is now by clock.Steady.
-func (d *Driver) insert(l *lane, i uint32, at, now, steady task.Instant) {
+// insert puts a message into its lane, hidden until at. steady is now by clock.Steady.
+func (d *Driver) insert(m *message, at, now, steady task.Instant) {
 	d.arrivals++
-	first := l.waiting.push(entry{at: at, arrival: d.arrivals, since: steady.Add(max(at, now).Sub(now)), slot: i})
+	first := m.lane.waiting.push(entry{at: at, arrival: d.arrivals, since: steady.Add(max(at, now).Sub(now)), message: m})
 	if first { // otherwise a receiver was woken, or waits, for an earlier one
-		d.notify(l, now)
+		d.notify(m.lane, now)
 	}
 }
 
@@ -263,14 +247,12 @@ func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range messages {
-		if at, s := d.held(messages[i].Receipt); s != nil {
-			l := s.lane
-			l.inFlight--
-			d.slots.give(at)
-			d.dropIdle(l)
+		if m := d.takeBack(messages[i].Receipt); m != nil {
+			d.dropIdle(m.lane)
+			*m = message{}
+			d.spare.Put(m)
 		}
 	}
-	d.slots.shrink()
 	return nil
 }
 
@@ -280,23 +262,19 @@ func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time
 	defer d.mu.Unlock()
 	now, steady := clock.Both(d.clock)
 	for i := range messages {
-		if at, s := d.held(messages[i].Receipt); s != nil {
-			s.delivery = 0
-			s.lane.inFlight--
-			d.insert(s.lane, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
+		if m := d.takeBack(messages[i].Receipt); m != nil {
+			d.insert(m, max(m.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
 		}
 	}
 	return nil
 }
 
-// held returns the slot of a delivery; nil when the delivery has ended.
-func (d *Driver) held(receipt string) (uint32, *slot) {
-	i, delivery, ok := parseReceipt(receipt)
-	if !ok || int(i) >= d.slots.size() {
-		return 0, nil
+// takeBack ends a delivery and returns its message; nil when it has ended.
+func (d *Driver) takeBack(receipt string) *message {
+	m := d.received[receipt]
+	if m != nil {
+		delete(d.received, receipt)
+		m.lane.inFlight--
 	}
-	if s := d.slots.at(i); s.delivery == delivery {
-		return i, s
-	}
-	return 0, nil
+	return m
 }

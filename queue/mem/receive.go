@@ -2,6 +2,8 @@ package mem
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
@@ -40,93 +42,54 @@ func (d *Driver) take(names []queue.Name, limit int, ahead time.Duration, now ta
 		return nil
 	}
 	through := now.Add(ahead)
-	d.picked = d.picked[:0]
+	var picked []*message
 	for _, name := range names {
 		l := d.lanes[name]
-		if l == nil {
+		if len(picked) == limit || !l.isDue(through) {
 			continue
 		}
-		if len(d.picked) < limit && l.isDue(through) {
-			if turn := d.turns.For(name, names); turn != nil {
-				d.pickInTurn(turn, l, limit, through)
+		turn := d.turns.For(name, names)
+		for len(picked) < limit && l.isDue(through) {
+			from := l
+			if turn != nil { // what this lane would give is given by the lane of the lambda whose turn it is
+				from = d.lanes[turn.Next(func(name queue.Name) bool { return d.lanes[name].isDue(through) })]
 			}
+			picked = append(picked, d.deliver(from))
 		}
-		d.pick(l, limit, through)
 	}
-	return d.deliver(d.picked)
+	got := make([]queue.Message, len(picked))
+	for i, m := range picked {
+		got[i] = m.Message
+	}
+	return got
 }
 
-// pickInTurn picks as many messages as pick would, but each from the lane of the lambda whose turn it is.
-func (d *Driver) pickInTurn(turn *queue.Turn, l *lane, limit int, through task.Instant) {
-	isDue := func(name queue.Name) bool { return d.lanes[name].isDue(through) }
-	for len(d.picked) < limit && l.isDue(through) {
-		d.pick(d.lanes[turn.Next(isDue)], len(d.picked)+1, through)
-	}
-}
-
-// pick appends the slots of a lane's due messages to d.picked, up to limit in all.
-func (d *Driver) pick(l *lane, limit int, through task.Instant) {
-	for len(d.picked) < limit && l.isDue(through) {
-		d.picked = append(d.picked, l.waiting.pop().slot)
-		l.inFlight++
-	}
-	if l.room != nil && len(l.waiting)*2 < d.depthMax {
+// deliver hands out the first message of a lane.
+func (d *Driver) deliver(l *lane) *message {
+	m := l.waiting.pop().message
+	l.inFlight++
+	if len(l.waiting)*2 < d.depthMax {
 		l.signalRoom()
 	}
+	d.deliveries++
+	m.Receipt = strconv.FormatUint(d.deliveries, 36)
+	d.received[m.Receipt] = m
+	return m
 }
 
 func (d *Driver) anyDue(names []queue.Name, through task.Instant) bool {
-	for _, name := range names {
-		if d.lanes[name].isDue(through) {
-			return true
-		}
-	}
-	return false
-}
-
-// deliver returns copies of messages with a receipt each. All receipts share one allocation.
-func (d *Driver) deliver(slots []uint32) []queue.Message {
-	messages := make([]queue.Message, len(slots))
-	receipts := make([]byte, 0, len(slots)*receiptBytes)
-	for n, i := range slots {
-		s := d.slots.at(i)
-		d.deliveries++
-		s.delivery = d.deliveries
-		messages[n].Task, messages[n].Again = s.message.Task, s.message.Again
-		receipts = appendReceipt(receipts, i, s.delivery)
-	}
-	text := string(receipts)
-	for n := range slots {
-		messages[n].Receipt = text[n*receiptBytes:][:receiptBytes]
-	}
-	return messages
+	return slices.ContainsFunc(names, func(name queue.Name) bool { return d.lanes[name].isDue(through) })
 }
 
 // addWaiter makes a waiter wait for names without due messages.
 func (d *Driver) addWaiter(names []queue.Name, ahead time.Duration, now task.Instant) *waiter {
-	w := d.newWaiter(len(names))
-	w.ahead = ahead
+	w := &waiter{ahead: ahead, lanes: make([]*lane, len(names)), wake: make(chan struct{}, 1), timer: d.clock.NewTimer(recheckMax)}
+	w.timer.Stop()
 	for i, name := range names {
-		s := &w.places[i]
-		*s = place{waiter: w, lane: d.lane(name)}
-		s.lane.join(s)
-		d.notify(s.lane, now)
+		w.lanes[i] = d.lane(name)
+		w.lanes[i].join(w)
+		d.notify(w.lanes[i], now)
 	}
-	return w
-}
-
-func (d *Driver) newWaiter(places int) *waiter {
-	var w *waiter
-	if last := len(d.waitersSpare) - 1; last >= 0 {
-		w, d.waitersSpare = d.waitersSpare[last], d.waitersSpare[:last]
-	} else {
-		w = &waiter{wake: make(chan struct{}, 1), timer: d.clock.NewTimer(recheckMax)}
-		w.timer.Stop()
-	}
-	if cap(w.places) < places {
-		w.places = make([]place, places)
-	}
-	w.places = w.places[:places]
 	return w
 }
 
@@ -145,23 +108,19 @@ func (d *Driver) retry(ctx context.Context, w *waiter, names []queue.Name, limit
 		d.removeWaiter(w, now)
 		return got, err
 	}
-	for i := range w.places {
-		d.notify(w.places[i].lane, now)
+	for _, l := range w.lanes {
+		d.notify(l, now)
 	}
 	return nil, nil
 }
 
 // removeWaiter removes w from its lanes and notifies the next waiter of each.
 func (d *Driver) removeWaiter(w *waiter, now task.Instant) {
-	for i := range w.places {
-		w.places[i].lane.leave(&w.places[i])
+	for _, l := range w.lanes {
+		l.leave(w)
 	}
-	for i := range w.places {
-		d.notify(w.places[i].lane, now)
-		d.dropIdle(w.places[i].lane)
-	}
-	clear(w.places)
-	if len(d.waitersSpare) < waitersSpareMax {
-		d.waitersSpare = append(d.waitersSpare, w)
+	for _, l := range w.lanes {
+		d.notify(l, now)
+		d.dropIdle(l)
 	}
 }
