@@ -28,9 +28,7 @@ type Inbound struct {
 
 // New returns an Inbound.
 func New(c Config) *Inbound {
-	if c.Callers == nil {
-		c.Callers = c.Clock
-	}
+	c.Callers = cmp.Or(c.Callers, c.Clock)
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	c.Buffering = c.Buffering.withDefaults()
 	if c.Waits == nil {

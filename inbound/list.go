@@ -76,10 +76,7 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 }
 
 func listLimit(asked int32) (int, error) {
-	limit := int(asked)
-	if limit == 0 {
-		limit = listDefault
-	}
+	limit := cmp.Or(int(asked), listDefault)
 	if limit < 1 || limit > ListMax {
 		return 0, refusal.Invalid("limit %d: want 1 to %d", asked, ListMax)
 	}

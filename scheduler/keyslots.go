@@ -273,12 +273,7 @@ func (s *keySlots) wakeFor(key string, u *keyUse) {
 
 // waitsBefore reports whether a loop of a higher priority waits for a slot.
 func (u *keyUse) waitsBefore(w *keyWaiter) bool {
-	for _, other := range u.waiting {
-		if other.class < w.class {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.waiting, func(other *keyWaiter) bool { return other.class < w.class })
 }
 
 func (u *keyUse) add(w *keyWaiter) {

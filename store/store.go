@@ -56,12 +56,8 @@ type Observer struct {
 func (c Config) withDefaults() Config {
 	c.PayloadBytesMax = cmp.Or(c.PayloadBytesMax, PayloadBytesMaxDefault)
 	c.PayloadInlineMax = cmp.Or(c.PayloadInlineMax, PayloadInlineMaxDefault)
-	if c.Clock == nil {
-		c.Clock = clock.Real()
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Clock = cmp.Or(c.Clock, clock.Real())
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,12 +41,10 @@ func (s *InboundSender) Allows(lambda string) bool {
 	if s == nil {
 		return true
 	}
-	for _, pattern := range s.Lambdas {
-		if matched, err := path.Match(pattern, lambda); err == nil && matched {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Lambdas, func(pattern string) bool {
+		matched, err := path.Match(pattern, lambda)
+		return err == nil && matched
+	})
 }
 
 // CheckPattern refuses what is no pattern of lambdas: a name in which '*' stands for any characters.

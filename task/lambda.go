@@ -144,24 +144,12 @@ func (l Lambda) WithDefaults() Lambda {
 	if len(l.Priorities) == 0 {
 		l.Priorities = PrioritiesDefault()
 	}
-	if l.Shards == 0 {
-		l.Shards = ShardsDefault
-	}
-	if l.MaxAttempts == 0 {
-		l.MaxAttempts = MaxAttemptsDefault
-	}
-	if l.Timeout == 0 {
-		l.Timeout = TimeoutDefault
-	}
-	if l.BackoffMin == 0 {
-		l.BackoffMin = BackoffMinDefault
-	}
-	if l.BackoffMax == 0 {
-		l.BackoffMax = BackoffMaxDefault
-	}
-	if l.Retention == 0 {
-		l.Retention = RetentionDefault
-	}
+	l.Shards = cmp.Or(l.Shards, ShardsDefault)
+	l.MaxAttempts = cmp.Or(l.MaxAttempts, MaxAttemptsDefault)
+	l.Timeout = cmp.Or(l.Timeout, TimeoutDefault)
+	l.BackoffMin = cmp.Or(l.BackoffMin, BackoffMinDefault)
+	l.BackoffMax = cmp.Or(l.BackoffMax, BackoffMaxDefault)
+	l.Retention = cmp.Or(l.Retention, RetentionDefault)
 	l.Breaker = l.Breaker.WithDefaults()
 	return l
 }

@@ -328,12 +328,8 @@ var (
 
 // Lasting reports whether a retry is useless until somebody changes something.
 func Lasting(err error) bool {
-	for _, lasting := range []error{ErrNoIdentity, ErrNoCluster, ErrPodNotFound, ErrNoController, ErrForbidden, ErrUnauthorized} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
+	lasting := []error{ErrNoIdentity, ErrNoCluster, ErrPodNotFound, ErrNoController, ErrForbidden, ErrUnauthorized}
+	return slices.ContainsFunc(lasting, func(one error) bool { return errors.Is(err, one) })
 }
 
 // request describes a request to the API server in errors.

@@ -150,9 +150,7 @@ func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, erro
 const prefixMax = 20
 
 func (c *config) withDefaults() {
-	if c.clock == nil {
-		c.clock = clock.Real()
-	}
+	c.clock = cmp.Or(c.clock, clock.Real())
 	c.sendTimeout = cmp.Or(max(c.sendTimeout, 0), SendTimeoutDefault)
 	c.pendingMax = cmp.Or(max(c.pendingMax, 0), PendingMaxDefault)
 	c.pendingBytesMax = cmp.Or(max(c.pendingBytesMax, 0), PendingBytesMaxDefault)
