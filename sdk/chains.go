@@ -143,17 +143,6 @@ type Parent struct {
 	Edge     string        // "then", "else" or "finally": how the task follows it
 }
 
-func parentOf(w *kinesinv1.Parent) *Parent {
-	if w == nil {
-		return nil
-	}
-	p := &Parent{ID: ID(w.Id), Lambda: w.Lambda, Key: w.Key, State: State(w.State), Result: w.Result, Error: w.Error, Edge: w.Edge}
-	for _, a := range w.Attempts {
-		p.Attempts = append(p.Attempts, attemptInfoOf(a))
-	}
-	return p
-}
-
 // Link says where in a chain a task is.
 type Link struct {
 	Root      ID     // id of the chain: its first task
@@ -161,13 +150,6 @@ type Link struct {
 	Edge      string // "then", "else" or "finally"; empty: it is the first
 	Followups int    // that the task names itself
 	Paused    bool
-}
-
-func linkOf(w *kinesinv1.Link) *Link {
-	if w == nil {
-		return nil
-	}
-	return &Link{Root: ID(w.Root), Parent: ID(w.Parent), Edge: w.Edge, Followups: int(w.Followups), Paused: w.Paused}
 }
 
 // ChainInfo describes a chain.

@@ -173,26 +173,13 @@ func countOf(n int) uint32 {
 	return uint32(n)
 }
 
-func statesOf(w map[string]uint32) map[State]int {
-	counts := make(map[State]int, len(w))
-	for state, n := range w {
-		counts[State(state)] = int(n)
-	}
-	return counts
-}
-
-func memberOf(w *kinesinv1.GroupMember) *GroupMember {
-	if w == nil {
-		return nil
-	}
-	return &GroupMember{Group: w.Group, Index: int(w.Index)}
-}
-
 func groupEndOf(w *kinesinv1.GroupEnd) *GroupEnd {
 	if w == nil {
 		return nil
 	}
-	return &GroupEnd{ID: w.Group, Members: int(w.Members), Ended: statesOf(w.Ended), Expired: w.Expired, Cancelled: w.Cancelled}
+	g := wirecopy.From[GroupEnd](w)
+	g.ID = w.Group
+	return &g
 }
 
 // GroupPlan is a group that is not made yet. Group begins one.

@@ -209,7 +209,7 @@ func taskOf(w *kinesinv1.Claimed) *Task[[]byte] {
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Due: timeOf(w.Due), Created: timeOf(w.Created), Timeout: task.Micros(w.Timeout), Traceparent: w.Traceparent, Tags: w.Tags,
-		Occurrence: occurrenceOf(w.Occurrence), Parent: parentOf(w.Parent), Chain: ID(w.Chain), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
+		Occurrence: occurrenceOf(w.Occurrence), Parent: optional[Parent](w.Parent), Chain: ID(w.Chain), Member: optional[GroupMember](w.Member), Group: groupEndOf(w.Group),
 	}
 }
 

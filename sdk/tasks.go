@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
-	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/internal/wirecopy"
 )
 
 // TaskInfo describes a task. Times that have not come are zero.
@@ -65,10 +65,6 @@ type WaitsFor struct {
 	Text   string    // for people
 	Gate   string    // its id
 	Until  time.Time // when it ends by itself; zero: not known
-}
-
-func waitsForOf(w *kinesinv1.WaitsFor) WaitsFor {
-	return WaitsFor{Reason: w.GetReason(), Text: w.GetText(), Gate: w.GetGate(), Until: timeOf(w.GetUntil())}
 }
 
 // AttemptInfo is one finished attempt.
@@ -377,29 +373,9 @@ func getResults(response *kinesinv1.GetResponse, n names) ([]GetResult, error) {
 }
 
 func taskInfoOf(w *kinesinv1.Task) TaskInfo {
-	t := TaskInfo{
-		ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key, LimitKey: w.LimitKey,
-		Due: timeOf(w.Due), Created: timeOf(w.Created), Enqueued: timeOf(w.Enqueued),
-		Started: timeOf(w.Started), Ended: timeOf(w.Ended), Next: timeOf(w.Next),
-		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
-		Timeout: task.Micros(w.Timeout), BackoffMin: task.Micros(w.BackoffMin), BackoffMax: task.Micros(w.BackoffMax),
-		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
-		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
-		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBefore), WaitsFor: waitsForOf(w.WaitsFor),
-		Result: w.Result, ResultBytes: w.ResultBytes, Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
-	}
-	t.Chain = linkOf(w.Chain)
-	for _, a := range w.Attempts {
-		t.Attempts = append(t.Attempts, attemptInfoOf(a))
-	}
+	t := wirecopy.From[TaskInfo](w)
+	t.Occurrence, t.Group = occurrenceOf(w.Occurrence), groupEndOf(w.Group)
 	return t
-}
-
-func attemptInfoOf(a *kinesinv1.Attempt) AttemptInfo {
-	return AttemptInfo{
-		Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: Outcome(a.Outcome), Error: a.Error,
-		Version: a.Version,
-	}
 }
 
 // followsAnother reports whether the task was created with the end of another, or of a group.
@@ -417,4 +393,13 @@ func (t *TaskInfo) keyOfPayload() string {
 		return keyOfFollowUp(t.Key)
 	}
 	return t.Key
+}
+
+// optional returns a message as users have it; nil for none.
+func optional[T, M any](w *M) *T {
+	if w == nil {
+		return nil
+	}
+	value := wirecopy.From[T](w)
+	return &value
 }
