@@ -87,7 +87,7 @@ func (w *world) onDynamo() {
 	const prefix = "k"
 	db := fakedynamo.New(fakedynamo.Config{Clock: clock.Real(), Attempts: 3})
 	for _, spec := range dynamo.Tables(prefix) {
-		if _, err := db.CreateTable(w.ctx, dynamo.CreateTableInput(&spec, false)); err != nil {
+		if _, err := db.CreateTable(w.ctx, dynamo.CreateTableInput(&spec)); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func openFake(tb testing.TB, f fakedynamo.Config, c dynamo.Config) *onFake {
 
 func makeTable(db *fakedynamo.DB, spec *dynamo.TableSpec) error {
 	ctx := context.Background() // a test of random operations has none of its own
-	if _, err := db.CreateTable(ctx, dynamo.CreateTableInput(spec, false)); err != nil || spec.TTL == "" {
+	if _, err := db.CreateTable(ctx, dynamo.CreateTableInput(spec)); err != nil || spec.TTL == "" {
 		return err
 	}
 	_, err := db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{

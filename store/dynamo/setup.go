@@ -1,6 +1,7 @@
 package dynamo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// SetupOptions are choices about new tables. The zero value suits tests and trials.
+// SetupOptions are the options of Setup.
 type SetupOptions struct {
-	// DeletionProtection makes DynamoDB refuse to delete the tables until it is turned off. It costs nothing.
-	DeletionProtection bool
-	// PointInTimeRecovery keeps backups of the last 35 days, which AWS charges by size.
-	PointInTimeRecovery bool
 	// Changed is called after each change that Setup requests; may be nil.
 	Changed func(Change)
 	Clock   clock.Clock // the machine's
@@ -43,15 +40,12 @@ var ErrUnfixable = errors.New("table cannot be used")
 
 // Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It may be
 // repeated, run by several processes at once, and run again after it stopped half-way. It never deletes
-// anything: a table with another key, or an index that differs, is an ErrUnfixable. DeletionProtection and
-// PointInTimeRecovery are only for tables that it creates.
+// anything: a table with another key, or an index that differs, is an ErrUnfixable.
 func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) error {
 	if err := CheckPrefix(prefix); err != nil {
 		return err
 	}
-	if o.Clock == nil {
-		o.Clock = clock.Real()
-	}
+	o.Clock = cmp.Or(o.Clock, clock.Real())
 	s := setup{SetupOptions: o, api: api}
 	for _, spec := range Tables(prefix) { // all, before waiting for the first
 		if err := s.create(ctx, &spec); err != nil {
@@ -69,8 +63,7 @@ func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) err
 type setup struct {
 	SetupOptions
 
-	api     AdminAPI
-	created []string
+	api AdminAPI
 }
 
 func (s *setup) changed(table, action string) {
@@ -85,7 +78,7 @@ func (s *setup) create(ctx context.Context, spec *TableSpec) error {
 	if err != nil || table != nil {
 		return err
 	}
-	_, err = s.api.CreateTable(ctx, CreateTableInput(spec, s.DeletionProtection))
+	_, err = s.api.CreateTable(ctx, CreateTableInput(spec))
 	var there *types.ResourceInUseException
 	switch {
 	case errors.As(err, &there): // another process was faster
@@ -93,22 +86,19 @@ func (s *setup) create(ctx context.Context, spec *TableSpec) error {
 	case err != nil:
 		return fmt.Errorf("create table %s: %w", spec.Name, err)
 	}
-	s.created = append(s.created, spec.Name)
 	s.changed(spec.Name, "create table")
 	return nil
 }
 
 // CreateTableInput returns the request that creates a table as described, with on-demand capacity.
-func CreateTableInput(spec *TableSpec, protect bool) *dynamodb.CreateTableInput {
+func CreateTableInput(spec *TableSpec) *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{
 		TableName:   &spec.Name,
 		BillingMode: types.BillingModePayPerRequest,
 		KeySchema:   keySchema(spec.Key),
+
+		AttributeDefinitions: definitions(spec),
 	}
-	if protect {
-		in.DeletionProtectionEnabled = aws.Bool(true)
-	}
-	in.AttributeDefinitions = definitions(spec)
 	for i := range spec.Indexes {
 		x := &spec.Indexes[i]
 		in.GlobalSecondaryIndexes = append(in.GlobalSecondaryIndexes, types.GlobalSecondaryIndex{
@@ -145,7 +135,7 @@ func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
 	for looks := 1; clock.Steady(s.Clock).Sub(began) < setupTimeMax; looks++ {
 		left, err := checkTable(ctx, s.api, spec)
 		if err != nil || len(left) == 0 {
-			return errors.Join(err, s.protect(ctx, spec, err == nil))
+			return err
 		}
 		if err := s.fix(ctx, spec, left); err != nil {
 			return err
@@ -222,19 +212,4 @@ func unlessBusy(err error) error {
 		return nil
 	}
 	return err
-}
-
-// protect turns on backups of a table that this Setup created.
-func (s *setup) protect(ctx context.Context, spec *TableSpec, ready bool) error {
-	if !ready || !s.PointInTimeRecovery || !slices.Contains(s.created, spec.Name) {
-		return nil
-	}
-	_, err := s.api.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &spec.Name, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-	})
-	if err != nil {
-		return fmt.Errorf("turn on point-in-time recovery of table %s: %w", spec.Name, err)
-	}
-	s.changed(spec.Name, "turn on point-in-time recovery")
-	return nil
 }

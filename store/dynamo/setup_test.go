@@ -46,7 +46,7 @@ func TestSetupMakesWhatCheckMisses(t *testing.T) {
 		created := 0
 		for range 3 { // at once, as several servers may
 			wg.Go(func() {
-				err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{DeletionProtection: true, PointInTimeRecovery: true, Changed: func(c dynamo.Change) {
+				err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{Changed: func(c dynamo.Change) {
 					mu.Lock()
 					defer mu.Unlock()
 					if c.Action == "create table" {
@@ -99,7 +99,7 @@ func TestSetupFinishesWhatWasBegun(t *testing.T) {
 	spec := dynamo.Tables(prefix)[1]
 	bare := spec
 	bare.Indexes = nil
-	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(&bare, false)); err != nil {
+	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(&bare)); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(check(t, client, prefix), "\n")
@@ -124,12 +124,12 @@ func TestSetupLeavesOtherTablesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := fakedynamo.New(fakedynamo.Config{})
 		other := dynamo.TableSpec{Name: "P-payloads", Key: []dynamo.KeyPart{{Attribute: "id", Role: "HASH", Type: "B"}}}
-		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&other, false)); err != nil {
+		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&other)); err != nil {
 			t.Fatal(err)
 		}
 		tasks := dynamo.Tables("P")[1]
 		tasks.Indexes[0].Projection = "ALL"
-		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&tasks, false)); err != nil {
+		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&tasks)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := db.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{

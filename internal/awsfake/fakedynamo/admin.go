@@ -154,14 +154,6 @@ func (db *DB) UpdateTable(ctx context.Context, _ *dynamodb.UpdateTableInput, opt
 	})
 }
 
-// UpdateContinuousBackups is the client's method. It makes no backups.
-func (db *DB) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
-	return do(ctx, db, "UpdateContinuousBackups", options, func(task.Instant) (*dynamodb.UpdateContinuousBackupsOutput, error) {
-		_, err := db.table(in.TableName)
-		return &dynamodb.UpdateContinuousBackupsOutput{}, err
-	})
-}
-
 // UpdateTimeToLive is the client's method. It turns TTL on, at once; AWS takes up to an hour.
 func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
 	return do(ctx, db, "UpdateTimeToLive", options, func(task.Instant) (*dynamodb.UpdateTimeToLiveOutput, error) {
