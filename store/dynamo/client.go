@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -124,53 +123,6 @@ func (c *client) noteThrottled(table string) {
 	if c.cfg.Observer.Throttled != nil {
 		c.cfg.Observer.Throttled(table)
 	}
-}
-
-// wantsConsumed asks for the consumed capacity if the Observer wants it.
-func (c *client) wantsConsumed() types.ReturnConsumedCapacity {
-	if c.cfg.Observer.Consumed == nil {
-		return ""
-	}
-	return types.ReturnConsumedCapacityIndexes
-}
-
-// consumed passes the capacity that a request consumed to the Observer.
-func (c *client) consumed(request string, all ...types.ConsumedCapacity) {
-	if c.cfg.Observer.Consumed == nil {
-		return
-	}
-	for i := range all {
-		table := aws.ToString(all[i].TableName)
-		tell := func(index string, capacity *types.Capacity) {
-			if capacity != nil {
-				read, write := units(capacity, request)
-				c.cfg.Observer.Consumed(Consumption{Request: request, Table: table, Index: index, Read: read, Write: write})
-			}
-		}
-		tell("", all[i].Table)
-		for name, capacity := range all[i].GlobalSecondaryIndexes {
-			tell(name, &capacity)
-		}
-	}
-}
-
-func (c *client) consumedOne(request string, one *types.ConsumedCapacity) {
-	if one != nil {
-		c.consumed(request, *one)
-	}
-}
-
-// units divides capacity into read and write units. DynamoDB Local gives only their sum, which is all of one
-// kind.
-func units(c *types.Capacity, request string) (read, write float64) {
-	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
-		return aws.ToFloat64(c.ReadCapacityUnits), aws.ToFloat64(c.WriteCapacityUnits)
-	}
-	switch request {
-	case "PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement":
-		return 0, aws.ToFloat64(c.CapacityUnits)
-	}
-	return aws.ToFloat64(c.CapacityUnits), 0
 }
 
 // unreadableRows remembers the rows that were logged as unreadable.

@@ -31,7 +31,7 @@ type Config struct {
 	// RequestsMax bounds the write requests in flight. Half of them may be less than full. 8, because so many
 	// keep two cores busy at 10 ms each and do not flood a slow service.
 	RequestsMax int
-	// Single sends every write in a request of its own, so that Observer.Consumed measures each.
+	// Single sends every write in a request of its own, so that tests can measure each.
 	Single   bool
 	Clock    clock.Clock  // the machine's
 	Logger   *slog.Logger // discards
@@ -47,8 +47,6 @@ const (
 // Observer receives events of a Driver. A nil field is not called. Many goroutines call the functions at
 // once, so they must be quick.
 type Observer struct {
-	// Consumed receives the capacity that each request consumed. Setting it makes every request ask for that.
-	Consumed func(Consumption)
 	// Request receives every request: DynamoDB's name for it, how many rows it named, how long it took, and
 	// its error.
 	Request func(name string, rows int, took time.Duration, err error)
@@ -57,15 +55,6 @@ type Observer struct {
 	// Unreadable is called for every row that the driver skipped because a newer version wrote it or it is
 	// damaged.
 	Unreadable func(table string, err error)
-}
-
-// Consumption is the capacity that one request consumed of a table, or of one of its indexes.
-type Consumption struct {
-	Request string // DynamoDB's name for it
-	Table   string
-	Index   string // empty for the table itself
-	Read    float64
-	Write   float64
 }
 
 func (c Config) withDefaults() Config {

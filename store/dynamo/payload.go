@@ -109,15 +109,12 @@ func (c *client) extendPayload(ctx context.Context, key item, until task.Instant
 	}
 	later := numberValue(expirySeconds(until.Add(payloadKeep)))
 	err = c.retry(ctx, *c.tables.payloads, func() error {
-		out, err := request(ctx, c, "UpdateItem", 1, &dynamodb.UpdateItemInput{
-			TableName: c.tables.payloads, Key: key, ReturnConsumedCapacity: c.wantsConsumed(),
+		_, err := request(ctx, c, "UpdateItem", 1, &dynamodb.UpdateItemInput{
+			TableName: c.tables.payloads, Key: key,
 			UpdateExpression:          aws.String("SET " + attrExpire + "=:x"),
 			ConditionExpression:       aws.String(attrExpire + "<:x"),
 			ExpressionAttributeValues: item{":x": later},
 		}, c.api.UpdateItem)
-		if err == nil {
-			c.consumedOne("UpdateItem", out.ConsumedCapacity)
-		}
 		return err
 	})
 	if _, done := errors.AsType[*types.ConditionalCheckFailedException](err); done { // extended by another, or deleted

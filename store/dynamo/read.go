@@ -27,12 +27,11 @@ const (
 func (c *client) getItem(ctx context.Context, table *string, key item, attributes string) (found item, err error) {
 	err = c.retry(ctx, *table, func() error {
 		out, err := request(ctx, c, "GetItem", 1, &dynamodb.GetItemInput{
-			TableName: table, Key: key, ConsistentRead: aws.Bool(true), ProjectionExpression: &attributes, ReturnConsumedCapacity: c.wantsConsumed(),
+			TableName: table, Key: key, ConsistentRead: aws.Bool(true), ProjectionExpression: &attributes,
 		}, c.api.GetItem)
 		if err != nil {
 			return err
 		}
-		c.consumedOne("GetItem", out.ConsumedCapacity)
 		found = out.Item
 		return nil
 	})
@@ -74,7 +73,6 @@ func (c *client) getBatch(ctx context.Context, table *string, keys []item) (foun
 	projection := c.keyAttributes(table) + "," + attrRow
 	err = c.retry(ctx, *table, func() error {
 		out, err := request(ctx, c, "BatchGetItem", len(keys), &dynamodb.BatchGetItemInput{
-			ReturnConsumedCapacity: c.wantsConsumed(),
 			RequestItems: map[string]types.KeysAndAttributes{*table: {
 				Keys: keys, ConsistentRead: aws.Bool(true), ProjectionExpression: &projection,
 			}},
@@ -82,7 +80,6 @@ func (c *client) getBatch(ctx context.Context, table *string, keys []item) (foun
 		if err != nil {
 			return err
 		}
-		c.consumed("BatchGetItem", out.ConsumedCapacity...)
 		found = append(found, out.Responses[*table]...)
 		if keys = out.UnprocessedKeys[*table].Keys; len(keys) > 0 {
 			return errUnprocessed
@@ -122,26 +119,18 @@ func (c *client) query(ctx context.Context, in *dynamodb.QueryInput, visit func(
 }
 
 func (c *client) queryPage(ctx context.Context, in *dynamodb.QueryInput) (out *dynamodb.QueryOutput, err error) {
-	in.ReturnConsumedCapacity = c.wantsConsumed()
 	err = c.retry(ctx, *in.TableName, func() error {
 		out, err = request(ctx, c, "Query", 0, in, c.api.Query)
 		return err
 	})
-	if err == nil {
-		c.consumedOne("Query", out.ConsumedCapacity)
-	}
 	return out, err
 }
 
 func (c *client) scanPage(ctx context.Context, in *dynamodb.ScanInput) (out *dynamodb.ScanOutput, err error) {
-	in.ReturnConsumedCapacity = c.wantsConsumed()
 	err = c.retry(ctx, *in.TableName, func() error {
 		out, err = request(ctx, c, "Scan", 0, in, c.api.Scan)
 		return err
 	})
-	if err == nil {
-		c.consumedOne("Scan", out.ConsumedCapacity)
-	}
 	return out, err
 }
 

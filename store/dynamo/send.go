@@ -25,7 +25,7 @@ func (c *client) send(batch []*write) (answers []answer, failure error) {
 	if len(batch) == 1 {
 		return []answer{c.sendOne(batch[0])}, nil
 	}
-	in := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(batch)), ReturnConsumedCapacity: c.wantsConsumed()}
+	in := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(batch))}
 	for i, w := range batch {
 		in.Statements[i] = types.BatchStatementRequest{
 			Statement: w.shape.statement, Parameters: w.values, ReturnValuesOnConditionCheckFailure: w.wantsRow(),
@@ -43,7 +43,6 @@ func (c *client) send(batch []*write) (answers []answer, failure error) {
 		}
 		return answers, err
 	}
-	c.consumed("BatchExecuteStatement", out.ConsumedCapacity...)
 	for i := range answers {
 		answers[i] = answerOfStatement(batch[i], out.Responses[i].Error)
 	}
@@ -55,26 +54,24 @@ func (c *client) sendOne(w *write) answer {
 	if w.shape.form == remove {
 		return c.sendDelete(w)
 	}
-	out, err := request(c.base, c, "PutItem", 1, &dynamodb.PutItemInput{
+	_, err := request(c.base, c, "PutItem", 1, &dynamodb.PutItemInput{
 		TableName: w.shape.table, Item: w.item(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
-		ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
+		ReturnValuesOnConditionCheckFailure: w.wantsRow(),
 	}, c.api.PutItem)
 	if err != nil {
 		return answerOf(err)
 	}
-	c.consumedOne("PutItem", out.ConsumedCapacity)
 	return answer{}
 }
 
 func (c *client) sendDelete(w *write) answer {
-	out, err := request(c.base, c, "DeleteItem", 1, &dynamodb.DeleteItemInput{
+	_, err := request(c.base, c, "DeleteItem", 1, &dynamodb.DeleteItemInput{
 		TableName: w.shape.table, Key: w.keyItem(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
-		ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
+		ReturnValuesOnConditionCheckFailure: w.wantsRow(),
 	}, c.api.DeleteItem)
 	if err != nil {
 		return answerOf(err)
 	}
-	c.consumedOne("DeleteItem", out.ConsumedCapacity)
 	return answer{}
 }
 

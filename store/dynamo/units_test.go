@@ -20,7 +20,7 @@ type meter struct {
 	read, write float64
 }
 
-func (m *meter) consumed(c dynamo.Consumption) {
+func (m *meter) consumed(c awslocal.Consumption) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.read += c.Read
@@ -45,7 +45,7 @@ func TestUnits(t *testing.T) {
 	if err := dynamo.Setup(t.Context(), client, prefix, dynamo.SetupOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d := dynamo.New(client, dynamo.Config{Prefix: prefix, Single: true, Observer: dynamo.Observer{Consumed: m.consumed}})
+	d := dynamo.New(awslocal.Metered(local.Config(t), m.consumed), dynamo.Config{Prefix: prefix, Single: true})
 	t.Cleanup(func() { _ = d.Close() })
 	now := task.InstantOf(time.Now())
 	wakeup := benchTask(1)

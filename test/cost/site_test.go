@@ -49,7 +49,7 @@ type used struct {
 	requests      map[string]int
 }
 
-func (m *meter) consumed(c dynamo.Consumption) {
+func (m *meter) consumed(c awslocal.Consumption) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes[c.Table] += c.Write
@@ -58,7 +58,7 @@ func (m *meter) consumed(c dynamo.Consumption) {
 
 // leastRead is what DynamoDB charges for a query that finds nothing, which DynamoDB Local does not: one unit
 // where it reads strongly, half a unit of an index.
-func leastRead(c dynamo.Consumption) float64 {
+func leastRead(c awslocal.Consumption) float64 {
 	switch {
 	case c.Request != "Query":
 		return 0
@@ -146,10 +146,11 @@ func newSite(t *testing.T, o options) *site {
 		t.Fatal(err)
 	}
 	config := dynamo.Config{Prefix: prefix, Single: o.single, Clock: clock.Real()}
+	counted := db
 	if o.single {
-		config.Observer.Consumed = s.consumed
+		counted = awslocal.Metered(aws.Config(t), s.consumed)
 	}
-	rows := dynamo.New(db, config)
+	rows := dynamo.New(counted, config)
 	uncounted := dynamo.New(db, dynamo.Config{Prefix: prefix, Clock: clock.Real()})
 	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), harness.Log(t), catalog.Limits{})
 	if o.before != nil {
