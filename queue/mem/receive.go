@@ -38,7 +38,8 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 
 // take returns up to limit messages, once a lane has one that is due within half of ahead.
 func (d *Driver) take(names []queue.Name, limit int, ahead time.Duration, now task.Instant) []queue.Message {
-	if !d.anyDue(names, now.Add(ahead/2)) {
+	soon := now.Add(ahead / 2)
+	if !slices.ContainsFunc(names, func(name queue.Name) bool { return d.lanes[name].isDue(soon) }) {
 		return nil
 	}
 	through := now.Add(ahead)
@@ -75,10 +76,6 @@ func (d *Driver) deliver(l *lane) *message {
 	m.Receipt = strconv.FormatUint(d.deliveries, 36)
 	d.received[m.Receipt] = m
 	return m
-}
-
-func (d *Driver) anyDue(names []queue.Name, through task.Instant) bool {
-	return slices.ContainsFunc(names, func(name queue.Name) bool { return d.lanes[name].isDue(through) })
 }
 
 // addWaiter makes a waiter wait for names without due messages.

@@ -132,22 +132,12 @@ func (d *Driver) newGroup() *group {
 	d.touched.clear()
 	d.seen.begun.Store(d.headers.generation)
 	d.space.tick()
-	g := d.spareGroup()
-	g.batch = d.db.NewBatch(pebbledb.WithInitialSizeBytes(64<<10), pebbledb.WithMaxRetainedSizeBytes(2*groupBytesMax))
+	g := &group{batch: d.db.NewBatch(pebbledb.WithInitialSizeBytes(64<<10), pebbledb.WithMaxRetainedSizeBytes(2*groupBytesMax))}
 	d.scratchValue = appendMark(d.scratchValue[:0], d.synced.Load())
 	if err := g.batch.LogData(d.scratchValue, nil); err != nil {
 		d.fail(err)
 	}
 	return g
-}
-
-func (d *Driver) spareGroup() *group {
-	select {
-	case g := <-d.spare:
-		return g
-	default:
-		return &group{}
-	}
 }
 
 // addRequest evaluates the rows of a request into g, or into g and the groups after it. It returns the group
@@ -300,12 +290,6 @@ func (d *Driver) syncLoop() {
 			d.answer(r)
 		}
 		d.waiting.end()
-		clear(g.requests)
-		*g = group{requests: g.requests[:0], floors: g.floors[:0]}
-		select {
-		case d.spare <- g:
-		default:
-		}
 	}
 }
 

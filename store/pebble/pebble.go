@@ -87,7 +87,6 @@ type Driver struct {
 	requests chan *request // to commitLoop
 	idle     sync.Pool     // of requests, for reuse; not shared with other stores, since a channel stays in its synctest bubble
 	syncing  chan *group   // to syncLoop
-	spare    chan *group   // back from it
 	running  sync.WaitGroup
 	stop     context.CancelFunc // ends the goroutines that need not finish
 
@@ -144,7 +143,6 @@ func newDriver(dir string, c Config) *Driver {
 		queued:   semaphore.NewWeighted(queuedBytesMax),
 		requests: make(chan *request, requestsQueuedMax),
 		syncing:  make(chan *group, groupsSyncingMax),
-		spare:    make(chan *group, groupsSyncingMax),
 		patience: time.NewTimer(store.PatientMax),
 		touched:  newKeySet(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
