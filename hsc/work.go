@@ -32,9 +32,22 @@ func (s *Service) CancelRequested(t task.Task) {
 			return
 		}
 	}
+	s.attend(t.Worker)
+}
+
+// Reported sees to it that a worker learns, with its next heartbeat, that somebody else has reported how an attempt
+// of it ended. If its stream is here, whoever took the report tells it. It does no I/O.
+func (s *Service) Reported(worker string) {
+	if sess := s.lookUp(worker); sess == nil || sess.current() == nil {
+		s.attend(worker)
+	}
+}
+
+// attend has the next heartbeat of a worker read the rows of all its attempts.
+func (s *Service) attend(worker string) {
 	s.work.mu.Lock()
 	defer s.work.mu.Unlock()
-	s.work.addNotice(t.Worker, notice{until: clock.Steady(s.Clock).Add(reviewEvery)})
+	s.work.addNotice(worker, notice{until: clock.Steady(s.Clock).Add(reviewEvery)})
 	s.work.begin(0)
 }
 

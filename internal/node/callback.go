@@ -59,6 +59,7 @@ func (n *Node) Report(ctx context.Context, c Callback, r *kinesinv1.Result) erro
 	if p := answer.GetAcks()[0].GetProblem(); p != nil {
 		return &api.Error{Reason: p.GetReason(), Text: p.GetText(), RetryAfter: task.Micros(p.GetRetryAfter())}
 	}
+	n.hsc.Reported(c.Worker)
 	return nil
 }
 
