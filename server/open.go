@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,6 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/store/pebble"
-	"github.com/kinesin-io/kinesin/target/awslambda"
 )
 
 // feedDepthMax is how many messages of one <lambda, priority> are put on the queue in memory; more due tasks
@@ -176,7 +176,9 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 		Bounds: catalog.Bounds{Lambdas: s.config.LambdasMax, LambdaPartitions: s.config.LambdaPartitionsMax, Partitions: s.config.PartitionsMax},
 	}
-	c.CheckFunction = awslambda.Functions(s.config.TargetsFunctions).Check
+	if slices.Contains(s.config.Roles, RoleTargets) {
+		c.CheckTarget = s.config.checkTarget
+	}
 	if d.blobs != nil {
 		c.Blobs = d.blobs
 	}

@@ -123,6 +123,18 @@ func (c Config) checkTargets() error {
 	return cmp.Or(err, awslambda.Functions(c.TargetsFunctions).Validate())
 }
 
+// checkTarget refuses a target that the role would not call. A name of a host is resolved only when it is called.
+func (c Config) checkTarget(t *task.Target) error {
+	if t.Kind() == task.TargetAWSLambda {
+		return awslambda.Functions(c.TargetsFunctions).Check(t.URL)
+	}
+	allow, err := prefixesOf(c.TargetsAllow)
+	if err != nil {
+		return err
+	}
+	return (&httptarget.Guard{Allow: allow}).Check(t.URL)
+}
+
 // runTargets calls targets until ctx ends, then waits for the calls under way, for DrainMax at most.
 func (s *Server) runTargets(ctx context.Context) error {
 	if s.targets == nil {

@@ -131,10 +131,22 @@ func TestPrivateAddressesAreNotCalled(t *testing.T) {
 	var calls atomic.Int32
 	to := receiver(t, func(http.ResponseWriter, *http.Request) { calls.Add(1) })
 	r := serve(t, Config{TargetsAllow: []string{"10.0.0.0/8"}})
-	r.target("mail", to.URL, 0)
+	_, err := r.lambdas().CreateLambda(t.Context(), &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Target: &kinesinv1.Target{Url: to.URL}}})
+	if err == nil || !strings.Contains(err.Error(), "target "+to.Listener.Addr().String()+": the address of the host is not public, and the server does not allow it (serve --targets-allow)") {
+		t.Errorf("created with an address that is refused: %v", err)
+	}
+	r.target("mail", strings.Replace(to.URL, "127.0.0.1", "localhost", 1), 0) // whose address is known when it is called
 	if got := r.ends(r.now("mail", "x")[0], "fatal_failure"); !strings.Contains(got.Attempts[0].Error, "--targets-allow") || calls.Load() != 0 {
 		t.Errorf("%v", got)
 	}
+}
+
+// A server that does not call targets does not know which ones those that do may call.
+func TestAServerWithoutTheRoleTakesAnyTarget(t *testing.T) {
+	t.Parallel()
+	r := serve(t, Config{Roles: []string{"inbound", "scheduler", "hsc"}})
+	r.target("mail", "http://10.1.2.3/", 0)
+	r.target("pay", account+"pay", 0)
 }
 
 // A lambda whose receiver hangs holds up no other, and its attempts end by their timeout.

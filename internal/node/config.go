@@ -21,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Roles that a process can have.
@@ -95,8 +96,8 @@ type Config struct {
 	// nil: there are no such identities, or they are not known here.
 	Defined func(name string) (may access.Grants, found bool)
 
-	// CheckFunction refuses functions of AWS Lambda as targets of lambdas. nil: none is refused.
-	CheckFunction func(arn string) error
+	// CheckTarget refuses, with task.ErrInvalid, targets of lambdas that the server does not call. nil: none is refused.
+	CheckTarget func(t *task.Target) error
 
 	// Unregister returns the command that deletes the registration of a lambda. nil: there are no
 	// registrations.

@@ -212,7 +212,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	n.composeGroups(c, seal)
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
-		Unregister: c.Unregister, Shared: c.shared, CheckFunction: c.CheckFunction, Live: n.inbound.Live, Quotas: n.quotas.service,
+		Unregister: c.Unregister, Shared: c.shared, CheckTarget: c.CheckTarget, Live: n.inbound.Live, Quotas: n.quotas.service,
 		Declared: []lambdas.Declared{n.periodic, n.objectiveService()}, CronsOf: n.periodic.CronsOf,
 		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.setRegistrations, Internal: n.internalError},
 	})

@@ -255,6 +255,25 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
+// A registration with a target that servers do not call is refused, and says so where the lambda is shown.
+func TestRegistrationsWithTargetsThatAreRefused(t *testing.T) {
+	check := func(t *task.Target) error {
+		if t.URL == "https://10.1.2.3/" {
+			return fmt.Errorf("%w target: not this one", task.ErrInvalid)
+		}
+		return nil
+	}
+	inRig(t, drivers{}, 2, func(c *Config) { c.Shared, c.CheckTarget = true, check }, func(of *rig) {
+		r := registered{of, t}
+		r.put(`{"format":2,"target":{"url":"https://mail.example.com/"}}`)
+		r.put(`{"format":2,"target":{"url":"https://10.1.2.3/"}}`)
+		l, err := r.admin().Lambdas.Get(r.ctx, "mail")
+		if err != nil || l.Target.URL != "https://mail.example.com/" || !strings.Contains(l.RegistrationRefused, "not this one") {
+			t.Errorf("%+v, %v", l, err)
+		}
+	})
+}
+
 // A registration of which a part cannot be made is refused as a whole, before anything is changed.
 func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 	inRegistered(t, func(r registered) {

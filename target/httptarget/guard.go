@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"syscall"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // ErrForbidden refuses to connect to an address that a target may not have. The address is not in the text,
@@ -38,6 +42,27 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 
 func in(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Check refuses, with ErrForbidden and task.ErrInvalid, the URL of a target whose host is an address to which no
+// connection would be made. Of a name that is known only when it is called.
+func (g *Guard) Check(target string) error {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil //nolint:nilerr // the host has a word of the task
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // a name
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		port = map[string]uint64{"http": 80, "https": 443}[u.Scheme]
+	}
+	if g.allows(netip.AddrPortFrom(a, uint16(port))) {
+		return nil
+	}
+	return fmt.Errorf("%w target %s: %w", task.ErrInvalid, u.Host, ErrForbidden)
 }
 
 // control is a net.Dialer's.

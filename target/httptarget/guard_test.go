@@ -1,6 +1,7 @@
 package httptarget_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,6 +35,20 @@ func TestWhichAddressesAreCalled(t *testing.T) {
 	for address, want := range map[string]bool{"10.1.2.3:22": true, "[::ffff:10.1.2.3]:80": true, "10.2.0.1:80": false, "[fd00::7]:9": true, "[fd00:1::7]:80": false, "1.1.1.1:443": true} {
 		if got := allowing.Allows(netip.MustParseAddrPort(address)); got != want {
 			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+func TestWhichURLsATargetMayHave(t *testing.T) {
+	t.Parallel()
+	g := httptarget.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	for url, want := range map[string]bool{
+		"http://10.1.2.3/{key}": true, "http://10.2.0.1/{key}": false, "https://10.2.0.1:8443/": false, "http://[::1]:8080/": false, "http://[::ffff:10.2.0.1]/": false,
+		"http://93.184.216.34:22/": false, "http://93.184.216.34/": true, "https://[2606:2800:220:1::1]/x?y={key}": true,
+		"http://localhost/": true, "http://{key}/": true, "http://10.2.0.{tag.n}/": true, "{key}": true, // known when they are called
+	} {
+		if err := g.Check(url); (err == nil) != want || err != nil && (!errors.Is(err, task.ErrInvalid) || !errors.Is(err, httptarget.ErrForbidden)) {
+			t.Errorf("%s: %v", url, err)
 		}
 	}
 }

@@ -91,9 +91,8 @@ type Config struct {
 	// for a caller who may not read the whole lambda. A nil Live: there are none.
 	Live func(ctx context.Context, l *catalog.Entry, count bool) (*kinesinv1.LambdaStats, error)
 
-	// CheckFunction refuses, with task.ErrInvalid, a function of AWS Lambda that a lambda may not have as its target.
-	// nil: none is refused.
-	CheckFunction func(arn string) error
+	// CheckTarget refuses, with task.ErrInvalid, a target that servers do not call. nil: none is refused.
+	CheckTarget func(t *task.Target) error
 
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.

@@ -129,7 +129,7 @@ func (r *registrar) compareAll(ctx context.Context, registrations []catalog.Regi
 			}
 		}
 		if c.err == nil && !c.isApplied {
-			c.err = r.Catalog.CheckBounds(want.Lambda)
+			c.err = cmp.Or(r.Catalog.CheckBounds(want.Lambda), r.checkTarget(want.Target, nil))
 		}
 		if c.err == nil && !c.isApplied {
 			c.err = r.checkDeclared(ctx, entry, &c.Registration)

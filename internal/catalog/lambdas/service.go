@@ -21,7 +21,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(checkSettings(want.Mode, want), svc.checkFunction(want.Target, nil)); err != nil {
+	if err := cmp.Or(checkSettings(want.Mode, want), svc.checkTarget(want.Target, nil)); err != nil {
 		return nil, err
 	}
 	if err := svc.refresh(ctx); err != nil {
@@ -102,12 +102,12 @@ func checkSettings(mode task.Mode, l task.Lambda) error {
 	return nil
 }
 
-// checkFunction refuses a new target that is a function which servers may not invoke.
-func (svc *Service) checkFunction(t, before *task.Target) error {
-	if svc.CheckFunction == nil || t == nil || t.Kind() != task.TargetAWSLambda || before != nil && before.URL == t.URL {
+// checkTarget refuses a target that servers do not call. One that a lambda had before stays.
+func (svc *Service) checkTarget(t, before *task.Target) error {
+	if svc.CheckTarget == nil || t == nil || before != nil && before.URL == t.URL {
 		return nil
 	}
-	return svc.CheckFunction(t.URL)
+	return svc.CheckTarget(t)
 }
 
 // refresh reads the changes that other processes made, where there are any.
@@ -211,7 +211,7 @@ func (svc *Service) changed(l *task.Lambda, request *kinesinv1.UpdateLambdaReque
 	if err := keepSecrets(next.Target, l.Target, request.GetFields()); err != nil {
 		return *l, err
 	}
-	if err := cmp.Or(checkSettings(l.Mode, next), svc.checkFunction(next.Target, l.Target)); err != nil {
+	if err := cmp.Or(checkSettings(l.Mode, next), svc.checkTarget(next.Target, l.Target)); err != nil {
 		return *l, err
 	}
 	shards := cmp.Or(next.Shards, svc.Catalog.ShardsDefault, task.ShardsDefault)

@@ -1,6 +1,7 @@
 package lambdas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (svc *Service) compare(ctx context.Context, entry *catalog.Entry, want cata
 	isSame := want.Sum == entry.Registration
 	if want.Err == nil && !isSame {
 		if s.refused = want.Fits(entry); s.refused == nil {
-			s.refused = svc.Queue.CheckLambda(want.Lambda)
+			s.refused = cmp.Or(svc.Queue.CheckLambda(want.Lambda), svc.checkTarget(want.Target, nil))
 		}
 	}
 	if s.refused == nil && (!isSame || !entry.IsMade(&want)) {
