@@ -75,6 +75,9 @@ type Options struct {
 	// Lease is the shortest lease of a worker. In an outage as long as that any worker that lives may lose
 	// its tasks. Zero: none may.
 	Lease time.Duration
+	// Called: servers call what runs the tasks. An attempt without an answer is a failure of the task, and what
+	// is done to a server is done to its workers as well.
+	Called bool
 	// OfKey is how many executions of one limit key may be alive at once, and AtOnce how many of all tasks.
 	// Zero: any number.
 	OfKey, AtOnce int

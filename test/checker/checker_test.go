@@ -144,6 +144,36 @@ func TestOutageThatCostsALease(t *testing.T) {
 	}
 }
 
+// A server that calls what runs a task counts an attempt without an answer as a failure, but none more.
+func TestAttemptsWithoutAnAnswer(t *testing.T) {
+	second := func(e *checker.Event) { e.Attempt = 2 }
+	unreached := reported(edit(edit(good(), checker.Started, second), checker.Ended, second), func(e *checker.Event) { e.Attempt, e.Winner = 2, 2 })
+	died := rerun(300*ms, happened(checker.Died, 200*ms))
+	down := rerun(300*ms, ended(200*ms, checker.Obeyed), checker.Event{Kind: checker.ServerDown, At: 190 * ms}, checker.Event{Kind: checker.ServerUp, At: 250 * ms})
+	for name, c := range map[string]struct {
+		events         []checker.Event
+		failures, lost uint32
+		called         bool
+		want           int
+	}{
+		"nobody answered":                  {unreached, 1, 0, true, 0},
+		"nobody answered, of a worker":     {unreached, 1, 0, false, 1},
+		"nobody answered, counted twice":   {unreached, 2, 0, true, 1},
+		"died":                             {died, 1, 0, true, 0},
+		"died, of a worker":                {died, 1, 0, false, 1},
+		"died, counted twice":              {died, 2, 0, true, 1},
+		"the server was down":              {down, 0, 1, true, 0},
+		"the server was down, of a worker": {down, 0, 1, false, 1},
+	} {
+		o := options
+		o.Called = c.called
+		found := checker.Check(reported(c.events, func(e *checker.Event) { e.Failures, e.Lost = c.failures, c.lost }), o)
+		if len(found) != c.want || c.want == 1 && found[0].Rule != checker.Charged {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
 // Claims that were on their way to a worker are lost with its leases: one in each time as long as a lease.
 func TestOutageThatCostsClaims(t *testing.T) {
 	events := reported(edit(good(), checker.Started, func(e *checker.Event) { e.Attempt = 3 }), func(e *checker.Event) {

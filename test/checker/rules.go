@@ -20,7 +20,7 @@ func (r *record) wanted() string {
 	return "success"
 }
 
-func checkLost(_ *history, r *record) []Violation {
+func checkLost(h *history, r *record) []Violation {
 	if r.acked == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func checkLost(_ *history, r *record) []Violation {
 		return nil
 	case r.report.State != want:
 		return r.breach(Lost, "is %s in the end, want %s", r.report.State, want)
-	case len(r.runs) == 0 && r.cancelled == nil:
+	case len(r.runs) == 0 && r.cancelled == nil && !(h.Called && want == "dead"):
 		return r.breach(Lost, "reported %s, and never started", r.report.State)
 	case want == "success" && !r.ran(OK):
 		return r.breach(Lost, "reported success, and no execution succeeded")
@@ -223,10 +223,11 @@ func checkCharged(h *history, r *record) []Violation {
 				sure++ // what a handler returns that was told to stop may count as its stop
 			}
 		}
-		if h.workerHit(run) || h.leaseHit(run) {
+		if h.workerHit(run) || h.leaseHit(run) || h.Called && h.serverHit(run) {
 			lost++
 		}
 	}
+	failed += h.unanswered(r)
 	switch {
 	case r.report.Failures > failed || r.report.Failures < sure:
 		return r.breach(Charged, "charged with %d failures, %d were returned, %d of them for sure acknowledged", r.report.Failures, failed, sure)
@@ -234,6 +235,21 @@ func checkCharged(h *history, r *record) []Violation {
 		return r.breach(Charged, "charged with %d lost workers, a fault hit %d", r.report.Lost, lost)
 	}
 	return nil
+}
+
+// unanswered is how many attempts of a task that servers call may have had no answer: those that a fault hit or their
+// timeout ended, and those that never started.
+func (h *history) unanswered(r *record) uint32 {
+	if !h.Called {
+		return 0
+	}
+	n := max(0, int64(r.report.Attempt)-int64(len(r.runs)))
+	for _, run := range r.runs {
+		if run.outcome != Fail && (run.outcome == Obeyed || h.hit(run)) {
+			n++
+		}
+	}
+	return uint32(n)
 }
 
 // claimsLost is how many attempts never started, though something may have cost them their worker on their
@@ -244,6 +260,9 @@ func (h *history) claimsLost(r *record) uint32 {
 		hit += int64(len(p.faults))
 	}
 	for _, outage := range h.outages {
+		if h.Called {
+			hit++
+		}
 		if h.Lease > 0 {
 			hit += (outage.to - outage.from) / h.Lease.Microseconds()
 		}

@@ -77,25 +77,36 @@ func TestServerClockStepped(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
 			t.Parallel()
-			serverClock(t, "server_clock_"+by.String(), func(s *harness.Site, c *harness.Clock) {
-				c.Set(by)
-				time.Sleep(time.Second + slack)
-				told(s, by)
-			})
+			serverClock(t, harness.Workers, "server_clock_"+by.String(), stepped(by))
+		})
+	}
+	for runner, by := range map[harness.Runner]time.Duration{harness.URL: time.Hour, harness.Function: -time.Hour} {
+		t.Run(string(runner), func(t *testing.T) {
+			t.Parallel()
+			serverClock(t, runner, figureOf(runner, "server_clock_"+by.String()), stepped(by))
 		})
 	}
 	for _, by := range slews() {
 		t.Run(fmt.Sprintf("slewed %v every 100ms", by), func(t *testing.T) {
 			t.Parallel()
-			serverClock(t, "server_clock_slewed_"+by.String(), func(_ *harness.Site, c *harness.Clock) { slew(c, by, lease()) })
+			serverClock(t, harness.Workers, "server_clock_slewed_"+by.String(), func(_ *harness.Site, c *harness.Clock) { slew(c, by, lease()) })
 		})
 	}
 }
 
-func serverClock(t *testing.T, figure string, fault func(s *harness.Site, c *harness.Clock)) {
+// stepped sets the clock, and has the server notice.
+func stepped(by time.Duration) func(s *harness.Site, c *harness.Clock) {
+	return func(s *harness.Site, c *harness.Clock) {
+		c.Set(by)
+		time.Sleep(time.Second + slack)
+		told(s, by)
+	}
+}
+
+func serverClock(t *testing.T, runner harness.Runner, figure string, fault func(s *harness.Site, c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, admin.Lambda{})
+	s := started(t, harness.Options{Server: harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, Runner: runner}, admin.Lambda{})
 	worker, tasks, begun := busy(s, harness.WorkerOptions{})
 	fault(s, c)
 	spared(s, worker, lease())
@@ -119,7 +130,7 @@ func told(s *harness.Site, by time.Duration) {
 	if want := fmt.Sprintf("kinesin_clock_steps_total{direction=%q} 1\n", direction); !strings.Contains(metrics, want) {
 		s.T.Errorf("the metrics do not say %q", want)
 	}
-	if n := strings.Count(s.Servers[0].Stderr()+s.Servers[0].Stdout(), "wall clock stepped"); n != 1 {
+	if n := strings.Count(s.Servers[0].Stderr()+s.Servers[0].Stdout(), "wall clock stepped; waiting tasks"); n != 1 {
 		s.T.Errorf("the log says %d times that the clock was set", n)
 	}
 }

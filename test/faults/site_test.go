@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"testing"
@@ -10,7 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/sdk/admin"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
-	"github.com/kinesin-io/kinesin/test/job"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -39,19 +39,55 @@ const (
 // newSite has a server that knows by their leases alone that workers are lost.
 func newSite(t *testing.T, queued bool, lambda admin.Lambda) *harness.Site {
 	t.Helper()
-	return newSiteOf(t, harness.ServerOptions{Queued: queued, LeasesOnly: true}, lambda)
+	return newSiteBy(t, harness.Workers, queued, lambda)
 }
 
 func newSiteOf(t *testing.T, o harness.ServerOptions, lambda admin.Lambda) *harness.Site {
 	t.Helper()
-	s := harness.New(t, harness.Options{Server: o, Bounds: bounds})
+	return started(t, harness.Options{Server: o}, lambda)
+}
+
+// newSiteBy is newSite with others that run the tasks.
+func newSiteBy(t *testing.T, by harness.Runner, queued bool, lambda admin.Lambda) *harness.Site {
+	t.Helper()
+	return started(t, harness.Options{Server: harness.ServerOptions{Queued: queued, LeasesOnly: true}, Runner: by}, lambda)
+}
+
+func started(t *testing.T, o harness.Options, lambda admin.Lambda) *harness.Site {
+	t.Helper()
+	o.Bounds = cmp.Or(o.Bounds, bounds)
+	s := harness.New(t, o)
 	s.Serve()
 	s.Lambda(lambda)
 	return s
 }
 
-// warm waits until workers run tasks.
-func warm(s *harness.Site) { s.T.Helper(); s.Settle(soon, []sdk.ID{s.One(job.Job{})}) }
+// each runs a scenario with each of the runners. Where a runner is a target, what a scenario calls a worker is a
+// receiver of calls, and the server's own worker calls it.
+func each(t *testing.T, scenario func(t *testing.T, by harness.Runner), runners ...harness.Runner) {
+	t.Helper()
+	t.Parallel()
+	for _, by := range runners {
+		t.Run(string(by), func(t *testing.T) {
+			t.Parallel()
+			scenario(t, by)
+		})
+	}
+}
+
+// figureOf is the name of a figure of a scenario.
+func figureOf(by harness.Runner, name string) string {
+	if by.IsTarget() {
+		return string(by) + "_" + name
+	}
+	return name
+}
+
+// warm waits until workers run tasks; of targets, until a host gets as many calls at a time as scenarios make.
+func warm(s *harness.Site) {
+	s.T.Helper()
+	s.Settle(soon, s.Schedule(repeat(30, harness.Wanted{})...))
+}
 
 // starts waits until all tasks have started and returns the events.
 func starts(s *harness.Site, tasks []sdk.ID) []checker.Event {

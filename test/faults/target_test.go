@@ -1,169 +1,187 @@
 package faults_test
 
 import (
-	"context"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/admin"
+	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// receiver is what a lambda's target leads to. It notes the attempts that it is called for.
-type receiver struct {
-	addr string
-	hang func(call int) bool // whether a call gets no answer
-
-	mu       sync.Mutex
-	calls    int
-	hanging  map[string]int   // the attempt of each task whose call hangs
-	attempts map[string][]int // of each task, in the order of calls
-	http     *http.Server
+// A receiver is stopped past the timeout of its calls, and continued: its handlers end at once, and what they came to
+// changes nothing, as later attempts have the tasks.
+func TestReceiverStoppedAndContinued(t *testing.T) {
+	each(t, receiverStopped, harness.URL, harness.Function)
 }
 
-func newReceiver(t *testing.T, hang func(call int) bool) *receiver {
+func receiverStopped(t *testing.T, by harness.Runner) {
 	t.Helper()
-	r := &receiver{addr: harness.FreeAddr(t), hang: hang, hanging: map[string]int{}, attempts: map[string][]int{}}
-	r.listen(t)
-	t.Cleanup(r.kill)
-	return r
-}
-
-func (r *receiver) listen(t *testing.T) {
-	t.Helper()
-	l, err := net.Listen("tcp", r.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.http = &http.Server{Handler: r}
-	go func() { _ = r.http.Serve(l) }()
-}
-
-// kill ends the receiver with its calls.
-func (r *receiver) kill() { _ = r.http.Close() }
-
-// ServeHTTP takes a call.
-func (r *receiver) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
-	_, _ = io.Copy(io.Discard, q.Body)
-	id := q.Header.Get("kinesin-task")
-	attempt, _ := strconv.Atoi(q.Header.Get("kinesin-attempt"))
-	r.mu.Lock()
-	r.calls++
-	hangs := r.hang(r.calls)
-	r.attempts[id] = append(r.attempts[id], attempt)
-	if hangs {
-		r.hanging[id] = attempt
-	}
-	r.mu.Unlock()
-	if hangs {
-		<-q.Context().Done()
-	}
-}
-
-func (r *receiver) hung() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.hanging)
-}
-
-// rises reports attempts of a task that did not rise.
-func (r *receiver) rises(t *testing.T) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, all := range r.attempts {
-		for i := 1; i < len(all); i++ {
-			if all[i] <= all[i-1] {
-				t.Errorf("%s was called for attempts %v", id, all)
+	const timeout = 3 * time.Second
+	judged := bounds
+	judged.Ahead = timeout // a call waits at a stopped receiver
+	s := started(t, harness.Options{Server: harness.ServerOptions{Queued: queued}, Runner: by, Bounds: judged}, admin.Lambda{Timeout: timeout, MaxAttempts: 1000})
+	stopped := s.Worker(harness.WorkerOptions{})
+	acting := s.Schedule(repeat(4, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2000}})...)
+	tasks := append(acting, s.Schedule(repeat(4, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 1500}})...)...)
+	starts(s, tasks)
+	stopped.Stop()
+	runtest.Eventually(t, timeout+soon, "attempts without an answer", func() bool {
+		for _, id := range tasks {
+			if got, err := s.Get(t.Context(), id); err != nil || got.Failures == 0 {
+				return false
 			}
 		}
+		return true
+	})
+	woken := stopped.Continue()
+	var ended []time.Duration
+	for _, id := range acting {
+		ended = append(ended, time.UnixMicro(s.History.EndOf(id, 1, soon).At).Sub(woken))
+	}
+	harness.Within(t, figureOf(by, "receiver_woken_handlers_ended"), longest(ended), bounds.Wake)
+	s.Finish(tasks)
+}
+
+// A server that is asked to end gives its calls back when its drain is over. The tasks lose no attempt.
+func TestServerTerminatedWhileItCallsATarget(t *testing.T) {
+	each(t, serverTerminated, harness.URL, harness.Function)
+}
+
+func serverTerminated(t *testing.T, by harness.Runner) {
+	t.Helper()
+	s := started(t, harness.Options{Server: harness.ServerOptions{LeasesOnly: true, Args: []string{"--drain", "1s"}}, Runner: by}, admin.Lambda{MaxAttempts: 1})
+	s.Worker(harness.WorkerOptions{})
+	tasks := s.Schedule(repeat(5, harness.Wanted{Job: job.Job{Millis: 4000}})...)
+	begun := starts(s, tasks)
+	if code := s.Servers[0].Shutdown(); code != 0 {
+		t.Errorf("exit status %d after a drain, want 0", code)
+	}
+	s.Servers[0].Start()
+	back := time.Now()
+	again := s.History.Find(len(begun), harness.SettleMax, "second starts", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.Attempt > 1
+	})
+	harness.Within(t, figureOf(by, "server_terminated_called_again_after"), time.UnixMicro(again[len(begun)-1].At).Sub(back), slack)
+	uncharged(s, s.Finish(tasks))
+}
+
+// One task kills its receiver each time. It is dead when its attempts are used up. The others that the receiver runs
+// lose an attempt with it each time, as nobody can tell which of them it was, and succeed.
+func TestPoisonBehindATarget(t *testing.T) {
+	each(t, poisonBehind, harness.URL, harness.Function)
+}
+
+func poisonBehind(t *testing.T, by harness.Runner) {
+	t.Helper()
+	s := newSiteBy(t, by, queued, admin.Lambda{MaxAttempts: 1000})
+	receiver := s.Supervise(harness.WorkerOptions{})
+	tasks := s.Schedule(append(repeat(innocents, harness.Wanted{Job: job.Job{Millis: 500}}), harness.Wanted{
+		Job: job.Job{Do: job.Exiting, Millis: 100}, Want: "dead", Options: []sdk.Option{sdk.MaxAttempts(deathsMax)},
+	})...)
+	fresh := startFresh(s)
+	s.Settle(harness.SettleMax, tasks)
+	s.Finish(fresh())
+	if n := receiver.Deaths(); n == 0 || n > deathsMax {
+		t.Errorf("the receiver died %d times, want 1 to %d times", n, deathsMax)
 	}
 }
 
-// targetSite is a server with a lambda whose target is the receiver.
-func targetSite(t *testing.T, r *receiver, l admin.Lambda) *harness.Site {
-	t.Helper()
-	l.Target = &admin.Target{URL: "http://" + r.addr + "/{key}", Slots: 30}
-	return newSiteOf(t, harness.ServerOptions{LeasesOnly: true, Args: []string{"--targets-allow", "127.0.0.0/8"}}, l)
+// Everything is answered for a while that it is to come again a second later: 503 by a URL, 429 by AWS Lambda. No task
+// loses an attempt, and each comes as often as it was asked to.
+func TestBusyTarget(t *testing.T) {
+	each(t, busyTarget, harness.URL, harness.Function)
 }
 
-func scheduleForTarget(t *testing.T, s *harness.Site, n int) (ids []sdk.ID) {
+func busyTarget(t *testing.T, by harness.Runner) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.SettleMax)
-	defer cancel()
-	items := make([]sdk.Item, n)
-	for i := range items {
-		items[i] = sdk.Item{Lambda: "work", Payload: []byte("x"), Key: strconv.Itoa(i)}
-	}
-	results, err := s.ScheduleMany(ctx, items)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range results {
-		ids = append(ids, one.ID)
-	}
-	return ids
-}
-
-func wantSuccess(t *testing.T, infos []sdk.TaskInfo) {
-	t.Helper()
+	const tasks, busy, again = 500, 4 * time.Second, time.Second
+	s := newSiteBy(t, by, matched, admin.Lambda{MaxAttempts: 1})
+	s.Worker(harness.WorkerOptions{Receive: []string{"-busy", busy.String()}})
+	infos := s.Finish(s.Schedule(repeat(tasks, harness.Wanted{})...))
+	uncharged(s, infos)
+	calls := 0
 	for i := range infos {
-		if infos[i].State != sdk.StateSuccess {
-			t.Errorf("%s is %s", infos[i].ID, infos[i].State)
+		calls += infos[i].Attempt
+		if infos[i].Attempt > int(busy/again)+2 {
+			t.Errorf("%s was called %d times within %v, want once a second", infos[i].ID, infos[i].Attempt, busy)
 		}
 	}
+	harness.Figure(t, figureOf(by, "busy_calls"), calls)
+	if calls < 2*tasks {
+		t.Errorf("the run tested too little: %d calls of %d tasks", calls, tasks)
+	}
 }
 
-// The server is killed while it calls a target: what was under way is called again, for a later attempt.
-func TestServerKilledWhileItCallsATarget(t *testing.T) {
+// One of a hundred hosts takes calls and answers none, and has more tasks than a server makes calls at a time. With a
+// limit for each host the others are called in time.
+func TestOneHostOfAHundredHangs(t *testing.T) {
 	t.Parallel()
-	const held = 8 // less than a host gets at first
-	r := newReceiver(t, func(call int) bool { return call <= held })
-	s := targetSite(t, r, admin.Lambda{})
-	ids := scheduleForTarget(t, s, 200)
-	runtest.Eventually(t, soon, "calls to hang", func() bool { return r.hung() == held })
+	const hosts, ofEach, ofHanging, slots = 100, 3, 15, 10
+	s := harness.New(t, harness.Options{Runner: harness.URL, Bounds: bounds, Server: harness.ServerOptions{LeasesOnly: true}})
+	_, port, _ := net.SplitHostPort(s.Receives)
+	s.Serve()
+	s.Lambda(admin.Lambda{
+		Target: &admin.Target{URL: "http://{tag.host}:" + port + "/", Slots: slots}, Timeout: time.Second, LimitKeyConcurrency: 2,
+	})
+	var addresses []string
+	var wanted []harness.Wanted
+	for i := range hosts {
+		host := "127.0.0." + strconv.Itoa(i+1)
+		addresses = append(addresses, net.JoinHostPort(host, port))
+		of := harness.Wanted{Options: []sdk.Option{sdk.Tag("host", host), sdk.LimitKey(host)}}
+		n := ofEach
+		if i == 0 {
+			n, of.Want, of.Job.Millis, of.Options = ofHanging, "dead", time.Minute.Milliseconds(), append(of.Options, sdk.MaxAttempts(1))
+		}
+		wanted = append(wanted, repeat(n, of)...)
+	}
+	s.Worker(harness.WorkerOptions{Receive: []string{"-listen", strings.Join(addresses, ",")}})
+	var late []time.Duration
+	for _, info := range s.Finish(s.Schedule(wanted...))[ofHanging:] {
+		late = append(late, info.Lateness())
+	}
+	harness.Within(t, "hanging_host_others_late", longest(late), slack)
+}
+
+// A function is invoked by events, of which each comes at least once, and none before it is due, while AWS Lambda
+// throttles for a while and the server is killed.
+func TestEventsOfAFunction(t *testing.T) {
+	t.Parallel()
+	s := newSiteBy(t, harness.Event, queued, admin.Lambda{MaxAttempts: 1000})
+	s.Worker(harness.WorkerOptions{Receive: []string{"-busy", "1s"}})
+	scheduled := scheduling(s)
+	time.Sleep(2 * time.Second)
 	s.Servers[0].Crash()
 	s.Servers[0].Start()
-	wantSuccess(t, s.Settle(harness.SettleMax, ids))
-	r.rises(t)
-	for id, attempt := range r.hanging {
-		if all := r.attempts[id]; all[len(all)-1] <= attempt {
-			t.Errorf("%s was not called again: %v", id, all)
+	time.Sleep(time.Second)
+	tasks := scheduled()
+	for _, info := range s.Settle(harness.SettleMax, tasks) {
+		if info.State != sdk.StateSuccess {
+			t.Errorf("%s is %s", info.ID, info.State)
 		}
 	}
-}
-
-// The receiver is killed with calls under way, is away, and comes back.
-func TestReceiverKilled(t *testing.T) {
-	t.Parallel()
-	const held = 10
-	r := newReceiver(t, func(call int) bool { return call <= held })
-	s := targetSite(t, r, admin.Lambda{MaxAttempts: 1000})
-	ids := scheduleForTarget(t, s, 100)
-	runtest.Eventually(t, soon, "calls to hang", func() bool { return r.hung() == held })
-	r.kill()
-	runtest.Eventually(t, soon, "attempts without an answer", func() bool {
-		got, err := s.Get(t.Context(), ids[0])
-		return err == nil && got.Failures > 1
-	})
-	r.listen(t)
-	wantSuccess(t, s.Settle(harness.SettleMax, ids))
-	r.rises(t)
-}
-
-// The receiver takes connections and says nothing, as behind a network that drops packets: the timeout of the
-// attempt ends a call, and the next one succeeds.
-func TestReceiverThatSaysNothing(t *testing.T) {
-	t.Parallel()
-	r := newReceiver(t, func(call int) bool { return call%3 == 0 })
-	s := targetSite(t, r, admin.Lambda{Timeout: 300 * time.Millisecond, MaxAttempts: 1000})
-	wantSuccess(t, s.Settle(harness.SettleMax, scheduleForTarget(t, s, 30)))
-	r.rises(t)
+	due, ran := map[string]int64{}, map[string]int64{}
+	for _, e := range s.History.Events() {
+		switch {
+		case e.Kind == checker.Acked:
+			due[job.EventPrefix+e.Nonce] = e.Due
+		case e.Kind == checker.Started && ran[e.Task] == 0:
+			ran[e.Task] = e.At
+		}
+	}
+	for event, at := range due {
+		if ran[event] < at {
+			t.Errorf("%s was due at %d, and ran at %d", event, at, ran[event])
+		}
+	}
+	if len(due) < 300 {
+		t.Errorf("the run tested too little: %d events", len(due))
+	}
 }

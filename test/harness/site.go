@@ -23,6 +23,7 @@ type Options struct {
 	Server ServerOptions      // of all servers
 	Client []sdk.ClientOption // of the client
 	Bounds checker.Options    // of Finish
+	Runner Runner             // of the tasks; empty: Workers
 }
 
 // Site is an installation of Kinesin: its servers, and what happens to its tasks. Once it has a lambda it is
@@ -34,6 +35,8 @@ type Site struct {
 	AWS     AWS
 	History *History
 	Servers []*Server
+	// Receives is the host and port at which receivers of targets listen.
+	Receives string
 
 	options Options
 	lambda  string
@@ -43,6 +46,8 @@ type Site struct {
 func New(tb testing.TB, o Options) *Site {
 	tb.Helper()
 	s := &Site{T: tb, options: o, History: newHistory(tb)}
+	s.options.Bounds.Called = o.Runner.IsTarget()
+	s.aim()
 	if o.AWS != nil {
 		s.AWS = newAWS(tb, *o.AWS)
 	}
@@ -71,6 +76,9 @@ func (s *Site) Lambda(l admin.Lambda) {
 	l.Name = cmp.Or(l.Name, "work")
 	if l.Mode == "" && l.BackoffMin == 0 {
 		l.BackoffMin, l.BackoffMax = 50*time.Millisecond, time.Second
+	}
+	if l.Target == nil {
+		l.Target = s.target()
 	}
 	s.lambda, s.Client = l.Name, s.At(s.Servers[0])
 	ctx, cancel := s.within()

@@ -23,6 +23,8 @@ type WorkerOptions struct {
 	Lease  time.Duration // LeaseMin if zero
 	Grace  time.Duration // 1 s if zero
 	Clock  *Clock        // its wall clock; nil: the machine's
+	// Receive are flags of a receiver. It has none of the other options.
+	Receive []string
 }
 
 func (o WorkerOptions) withDefaults(s *Site) WorkerOptions {
@@ -33,7 +35,7 @@ func (o WorkerOptions) withDefaults(s *Site) WorkerOptions {
 	return o
 }
 
-// Worker is a process of the fault worker, whose every harm is written down.
+// Worker is a process of the fault worker, a worker or a receiver, whose every harm is written down.
 type Worker struct {
 	*Process
 
@@ -41,9 +43,12 @@ type Worker struct {
 	reaped  sync.WaitGroup
 }
 
-// Worker starts a fault worker of the site's lambda.
+// Worker starts a fault worker of the site's lambda; a receiver, if servers call its target.
 func (s *Site) Worker(o WorkerOptions) *Worker {
 	s.T.Helper()
+	if s.options.Runner.IsTarget() {
+		return s.receiver(o.Receive)
+	}
 	o = o.withDefaults(s)
 	urls := []string{o.Server.URL}
 	for _, other := range o.Others {

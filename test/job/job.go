@@ -60,6 +60,13 @@ func Parse(payload []byte) (Job, error) {
 	return j, nil
 }
 
+// Function is the ARN of the function of AWS Lambda that does jobs.
+const Function = "arn:aws:lambda:us-east-1:123456789012:function:work"
+
+// EventPrefix begins, before the nonce, the name of the task of a function that is invoked by an event: it is not told
+// which task that is.
+const EventPrefix = "event:"
+
 // Execution is one run of a job.
 type Execution struct {
 	Task     string

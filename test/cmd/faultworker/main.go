@@ -1,6 +1,7 @@
 // Faultworker is a worker program that does what its tasks tell it, badly included, and writes
-// down each start, effect and end. It is a worker by itself, or, as "faultworker command", the
-// command of `kinesin worker`. It is for tests only.
+// down each start, effect and end. It is a worker by itself; as "faultworker command" the command
+// of `kinesin worker`; as "faultworker receive" what the targets of lambdas lead to. It is for tests
+// only.
 package main
 
 import (
@@ -23,8 +24,10 @@ import (
 func main() {
 	args := os.Args[1:]
 	run := work
-	if len(args) > 0 && args[0] == "command" {
-		args, run = args[1:], command
+	if len(args) > 0 {
+		if other := map[string]func(context.Context, []string) error{"command": command, "receive": receive}[args[0]]; other != nil {
+			args, run = args[1:], other
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	err := run(ctx, args)
