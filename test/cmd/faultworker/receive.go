@@ -27,8 +27,8 @@ import (
 type receiver struct {
 	log       io.Writer
 	functions *fakelambda.Lambda
-	busyUntil time.Time
-	hangs     string // the host whose calls get no answer
+	first     func()    // is called with each call, and does something with the first
+	busyUntil time.Time // set by first
 
 	mu    sync.Mutex
 	tasks map[string]*attempt // the newest of each
@@ -49,8 +49,7 @@ func receive(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("faultworker receive", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:8080", "addresses to listen on, separated by commas")
 	path := flags.String("log", "", "file to append events to")
-	busy := flags.Duration("busy", 0, "for how long calls are told to come again in a second")
-	hangs := flags.String("hangs", "", "host:port whose calls get no answer")
+	busy := flags.Duration("busy", 0, "for how long after the first call calls are told to come again in a second")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -58,15 +57,19 @@ func receive(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &receiver{log: log, functions: fakelambda.New(), busyUntil: time.Now().Add(*busy), hangs: *hangs, tasks: map[string]*attempt{}}
+	r := &receiver{log: log, functions: fakelambda.New(), tasks: map[string]*attempt{}}
 	r.functions.Function(job.Function, func(ctx context.Context, i fakelambda.Invocation) ([]byte, error) {
 		return nil, r.run(ctx, i.Payload, func(name string) string { return i.Custom[name] })
 	})
 	r.functions.RetryAfterSeconds = 1
-	if *busy > 0 {
+	r.first = sync.OnceFunc(func() {
+		if *busy == 0 {
+			return
+		}
+		r.busyUntil = time.Now().Add(*busy)
 		r.functions.Faults.Odds(fakelambda.Invoke, awsfake.Throttled, 1)
-		defer time.AfterFunc(*busy, r.functions.Faults.Off).Stop()
-	}
+		time.AfterFunc(*busy, r.functions.Faults.Off)
+	})
 	srv := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	var serving sync.WaitGroup
@@ -89,16 +92,13 @@ func reusePort(_, _ string, c syscall.RawConn) (err error) {
 
 // ServeHTTP takes a call, or an invocation.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.first()
 	if strings.HasPrefix(q.URL.Path, "/2015-03-31/functions/") {
 		r.functions.ServeHTTP(w, q)
 		return
 	}
 	payload, err := io.ReadAll(q.Body) // only then is it known when the caller is gone
-	switch {
-	case q.Host == r.hangs:
-		<-q.Context().Done()
-		return
-	case time.Now().Before(r.busyUntil):
+	if time.Now().Before(r.busyUntil) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 		return
