@@ -169,7 +169,7 @@ func (s *session) fenceLocked(h *kinesinv1.Held) {
 	if a == nil || a.dropped || a.state == ended && a.sent {
 		return
 	}
-	s.log(slog.LevelWarn, "attempt fenced: another attempt owns the task",
+	s.log(slog.LevelWarn, "attempt fenced: it has its task no longer",
 		slog.String("task_id", a.work.Id), slog.Int("attempt", int(a.work.Attempt)))
 	s.fencedOff = append(s.fencedOff, a)
 	if a.state == running {

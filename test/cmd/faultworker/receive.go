@@ -73,7 +73,7 @@ func receive(ctx context.Context, args []string) error {
 	srv := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	var serving sync.WaitGroup
-	for _, address := range strings.Split(*listen, ",") {
+	for address := range strings.SplitSeq(*listen, ",") {
 		l, err := (&net.ListenConfig{Control: reusePort}).Listen(ctx, "tcp", address)
 		if err != nil {
 			return err
