@@ -114,6 +114,9 @@ func (x *indexer) addToRun(e *Event) {
 		run.effects = append(run.effects, e.At)
 	default:
 		run.end, run.outcome, run.returned = e.At, e.Outcome, e.Outcome != Poisoned
+		if p := x.process(e.PID); e.Outcome == Poisoned {
+			p.died = min(p.died, e.At)
+		}
 	}
 }
 
@@ -140,7 +143,7 @@ func (x *indexer) addToProcess(e *Event) {
 	case e.Kind == Continued && n > 0:
 		p.stopped[n-1].to = e.At
 	case e.Kind == Died:
-		p.died = e.At
+		p.died = min(p.died, e.At)
 	}
 	p.faults = append(p.faults, e.At)
 }

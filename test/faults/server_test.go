@@ -143,9 +143,13 @@ func serverStopped(t *testing.T, by harness.Runner) {
 		s.Servers[0].Signal(syscall.SIGCONT)
 	})
 	harness.Within(t, figureOf(by, "server_stopped_first_start_after"), s.History.NextStart(time.Now()), 5*time.Second)
-	uncharged(s, s.Finish(tasks))
+	infos := s.Finish(tasks)
 	repeated := s.History.Repeated()
 	harness.Figure(t, figureOf(by, "server_stopped_repeated"), repeated)
+	if by.IsTarget() && harness.Long() {
+		return // it was its own worker's lease, too, that was over
+	}
+	uncharged(s, infos)
 	if repeated != 0 {
 		t.Errorf("%d of %d tasks ran again", repeated, all)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ type Worker struct {
 
 	history *History
 	reaped  sync.WaitGroup
+	killed  atomic.Int64 // when, in Unix microseconds; 0: it was not
 }
 
 // Worker starts a fault worker of the site's lambda; a receiver, if servers call its target.
@@ -66,7 +68,8 @@ func watched(tb testing.TB, h *History, c Command) *Worker {
 	w := &Worker{Process: Start(tb, c), history: h}
 	w.reaped.Go(func() {
 		<-w.Exited()
-		h.Add(checker.Event{Kind: checker.Died, At: w.Gone().UnixMicro(), PID: w.PID()})
+		at := cmp.Or(w.killed.Load(), w.Gone().UnixMicro()) // a busy machine may notice long after who called it
+		h.Add(checker.Event{Kind: checker.Died, At: at, PID: w.PID()})
 	})
 	tb.Cleanup(func() {
 		w.cleanup()
@@ -101,6 +104,7 @@ func (w *Worker) Terminate() time.Time {
 // Crash kills the process with SIGKILL and returns when it was gone.
 func (w *Worker) Crash() time.Time {
 	w.tb.Helper()
+	w.killed.Store(time.Now().UnixMicro())
 	gone := w.Kill()
 	w.reaped.Wait()
 	return gone
