@@ -16,7 +16,7 @@ const retryAfter = 100 * time.Millisecond
 
 var (
 	errStopping   = &api.Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: "this server is stopping; connect again", RetryAfter: retryAfter}
-	errSuperseded = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "this worker has opened another stream, which replaces this one"}
+	errSuperseded = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "this worker has opened another stream or claimed again, which ends this call"}
 	errNoHello    = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "the first message of a stream must be hello"}
 	errNoWorker   = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "worker is empty: want the id that Register returned"}
 

@@ -116,7 +116,8 @@ func (s *Service) requireLease(ctx context.Context, sess *session) error {
 	return nil
 }
 
-// removeSession forgets a worker whose lease has ended, and ends its stream with the cause.
+// removeSession forgets a worker whose lease has ended, ends its stream with the cause, and its
+// claims under way.
 func (s *Service) removeSession(worker string, cause error) {
 	s.mu.Lock()
 	sess := s.sessions[worker]
@@ -128,6 +129,9 @@ func (s *Service) removeSession(worker string, cause error) {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	sess.lost = true
+	for p := range sess.polls {
+		p.end(leaseLost(worker))
+	}
 	if sess.stream != nil {
 		sess.stream.stop(cause)
 	}

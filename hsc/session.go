@@ -13,6 +13,7 @@ func attemptOf(row *task.Task) attempt { return attempt{row.ID, row.Attempt} }
 func newSession(l *lease.Lease) *session {
 	return &session{
 		worker: l.Worker, lease: l.Length, terms: *l, assigned: map[task.ID]*assignment{}, running: map[task.ID]uint32{}, attend: l.Attend,
+		polls: map[*poll]bool{}, polled: map[task.ID]task.Instant{}, namedOf: map[uint32]bool{},
 	}
 }
 

@@ -39,12 +39,20 @@ type session struct {
 
 	suspect       suspectState
 	suspectsAfter task.Instant             // no blamed task is taken before, by clock.Steady
+	polls         map[*poll]bool           // claims under way
 	polled        map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
 	named         map[attempt]bool         // those that the worker named when it last claimed again; nil: it never did
+	namedOf       map[uint32]bool          // the lambdas for which it did: what it did not name then has not reached it
 
 	running  map[task.ID]uint32 // attempts that are known to run, and whose cancel nobody requested
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
 	attend   uint64             // of the lease, as last seen
+}
+
+// poll is a claim by a call.
+type poll struct {
+	lambdas []string
+	end     context.CancelCauseFunc
 }
 
 // assignment is an attempt that the worker has or is about to get. Its fields are guarded by session.mu once

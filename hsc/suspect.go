@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"context"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -141,12 +142,12 @@ func (s *session) isInQuarantine() bool {
 	return s.inQuarantine()
 }
 
-// notePolled notes attempts that were claimed by a call: no stream has them.
-func (s *session) notePolled(won []delivery, now task.Instant) {
+// notePolled notes attempts that were claimed by a call: no stream has them. It returns false if the call is over.
+func (s *session) notePolled(ctx context.Context, won []delivery, now task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.polled == nil {
-		s.polled = map[task.ID]task.Instant{}
+	if ctx.Err() != nil {
+		return false
 	}
 	if len(s.polled) > polledMax {
 		for id, at := range s.polled {
@@ -158,6 +159,7 @@ func (s *session) notePolled(won []delivery, now task.Instant) {
 	for _, d := range won {
 		s.polled[d.row.ID] = max(now, d.row.Due)
 	}
+	return true
 }
 
 const (

@@ -151,8 +151,10 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	if err := s.requireLease(ctx, sess); err != nil {
 		return nil, err
 	}
+	ctx, done := s.beginPoll(ctx, sess, r)
+	defer done()
 	if r.GetAgain() {
-		s.releaseUnanswered(ctx, sess, r.GetLambdas(), attemptsOf(r.GetRunning()))
+		s.releaseUnanswered(ctx, sess, r.GetLambdas())
 	}
 	won, err := s.poll(ctx, sess, r.GetLambdas(), limit, wait)
 	if err != nil {
@@ -161,25 +163,51 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	return s.respond(ctx, sess, won)
 }
 
-// releaseUnanswered releases the attempts that did not reach a worker, which has but the named ones: those of tasks of
-// some lambdas that a call claimed here, and those of an earlier process. Their wake-ups find what it cannot release.
-func (s *Service) releaseUnanswered(ctx context.Context, sess *session, lambdas []string, named []attempt) {
+// beginPoll begins a claim. One that is made again ends those under way for one of its lambdas: nobody reads their answers.
+// It notes which attempts the worker names. The caller calls done.
+func (s *Service) beginPoll(ctx context.Context, sess *session, r *kinesinv1.ClaimRequest) (polling context.Context, done func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	p := &poll{lambdas: r.GetLambdas(), end: end}
 	sess.mu.Lock()
-	sess.named = make(map[attempt]bool, len(named))
-	for _, a := range named {
-		sess.named[a] = true
+	defer sess.mu.Unlock()
+	if r.GetAgain() {
+		for older := range sess.polls {
+			if slices.ContainsFunc(older.lambdas, func(name string) bool { return slices.Contains(p.lambdas, name) }) {
+				older.end(errSuperseded)
+			}
+		}
+		sess.named = make(map[attempt]bool, len(r.GetRunning()))
+		for _, a := range attemptsOf(r.GetRunning()) {
+			sess.named[a] = true
+		}
+		for _, l := range s.entries(nil, p.lambdas) {
+			sess.namedOf[l.Ref] = true
+		}
 	}
+	sess.polls[p] = true
+	return ctx, func() {
+		end(nil)
+		sess.mu.Lock()
+		defer sess.mu.Unlock()
+		delete(sess.polls, p)
+	}
+}
+
+// releaseUnanswered releases the attempts that did not reach a worker, which has but those that it named: those of tasks of
+// some lambdas that a call claimed here, and those of an earlier process. Their wake-ups find what it cannot release.
+func (s *Service) releaseUnanswered(ctx context.Context, sess *session, lambdas []string) {
+	sess.mu.Lock()
 	isNamed, ids := sess.named, slices.Collect(maps.Keys(sess.polled))
 	sess.mu.Unlock()
 	rows, err := s.taskRows(ctx, ids)
 	if err != nil {
 		s.Hooks.Failed("read claimed tasks", err)
 	}
-	rows = slices.DeleteFunc(append(rows, s.unheldClaims(sess)...), func(row task.Task) bool {
+	rows = slices.DeleteFunc(rows, func(row task.Task) bool {
 		l := s.Catalog.ByRef(row.Partition.Lambda)
 		return row.State != task.Claimed || !runs(sess.worker, &row) || isNamed[attemptOf(&row)] || l == nil || !slices.Contains(lambdas, l.Name)
 	})
-	s.release(ctx, sess, rows)
+	s.release(ctx, sess, append(rows, s.unheldClaims(sess)...))
 }
 
 // poll receives and claims until something is won or the wait is over.
@@ -206,6 +234,12 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 			break
 		}
 		messages, err := s.receive(waiting, names, limit, accepted.backoff)
+		if len(messages) > 0 {
+			if err := s.requireLease(ctx, sess); err != nil {
+				s.putBack(ctx, messages, 0)
+				return nil, err
+			}
+		}
 		if messages = c.admissible(waiting, nil, messages); len(messages) > 0 {
 			if err := c.run(waiting, messages); err != nil {
 				s.removeSession(sess.worker, err)
@@ -229,15 +263,14 @@ func (s *Service) queueProblem(ctx context.Context, err error) error {
 	return s.unavailable(ctx, "receive tasks", err)
 }
 
-// respond hands out the won claims, unless the caller has gone.
+// respond hands out the won claims, unless the caller has gone or claims again.
 func (s *Service) respond(ctx context.Context, sess *session, won []delivery) (*kinesinv1.ClaimResponse, error) {
-	if ctx.Err() != nil {
+	now := s.Clock.Now()
+	if !sess.notePolled(ctx, won, now) {
 		s.release(ctx, sess, rowsOf(won))
 		return nil, context.Cause(ctx)
 	}
 	response := &kinesinv1.ClaimResponse{Tasks: make([]*kinesinv1.Claimed, len(won))}
-	now := s.Clock.Now()
-	sess.notePolled(won, now)
 	for i, d := range won {
 		hold(d.wire, now)
 		response.Tasks[i] = d.wire

@@ -127,6 +127,68 @@ func TestClaimForACallerThatHasGoneIsGivenBack(t *testing.T) {
 	})
 }
 
+// claimMeanwhile claims for lambdas while the test goes on; its error, if any, comes on the channel.
+func (f *fixture) claimMeanwhile(worker string, lambdas ...string) <-chan error {
+	over := make(chan error, 1)
+	go func() {
+		r, err := f.svc.Claim(f.ctx, &kinesinv1.ClaimRequest{Worker: worker, Lambdas: lambdas, Wait: time.Minute.Microseconds()})
+		if len(r.GetTasks()) > 0 {
+			f.Errorf("a claim that should get nothing for %v got %v", lambdas, r.GetTasks())
+		}
+		over <- err
+	}()
+	synctest.Wait()
+	return over
+}
+
+// Nobody reads the answer of the claim that is repeated.
+func TestAClaimAgainEndsTheOneThatItRepeats(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.lambda("other")
+		worker := f.register()
+		repeated, other := f.claimMeanwhile(worker, "mail"), f.claimMeanwhile(worker, "other")
+		go func() {
+			time.Sleep(time.Millisecond)
+			f.enqueueMany("mail", 1)
+		}()
+		if got := f.claimAgain(worker, "mail"); len(got) != 1 || got[0].GetAttempt() != 1 {
+			t.Errorf("got %v", got)
+		}
+		wantReason(t, <-repeated, kinesinv1.Reason_REASON_INVALID)
+		synctest.Wait()
+		select {
+		case err := <-other:
+			t.Errorf("the claim of another pool ended: %v", err)
+		default:
+		}
+	})
+}
+
+func TestAClaimEndsWithItsLease(t *testing.T) {
+	for name, end := range map[string]func(*fixture, string){
+		"given up": func(f *fixture, worker string) {
+			if _, err := f.svc.Leave(f.ctx, &kinesinv1.LeaveRequest{Worker: worker}); err != nil {
+				f.Fatal(err)
+			}
+		},
+		"run out": func(*fixture, string) { time.Sleep(lease.LengthDefault) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				worker := f.register()
+				over := f.claimMeanwhile(worker, "mail")
+				end(f, worker)
+				one := f.enqueueMany("mail", 1)[0]
+				if err := <-over; err == nil {
+					t.Error("no error")
+				}
+				f.wantState(one.ID, task.Enqueued)
+				f.wantQueued(one, 1, 0)
+			})
+		})
+	}
+}
+
 func TestUnaryBlamedOneAtATime(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()

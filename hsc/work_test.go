@@ -162,3 +162,28 @@ func TestAFoundClaimThatACallerDoesNotHoldGoesBack(t *testing.T) {
 		})
 	}
 }
+
+// What it had claimed for another pool of the worker may be on its way, until that pool claims again, too.
+func TestAFoundClaimOfAnotherPoolStays(t *testing.T) {
+	for name, foundFirst := range map[string]bool{"found, then the worker claims": true, "the worker claims, then found": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				f.lambda("other")
+				worker := f.register()
+				found := f.claimedBefore(worker)
+				if foundFirst {
+					f.svc.RecoverClaim(&found)
+				}
+				f.claimAgain(worker, "other")
+				if !foundFirst {
+					f.svc.RecoverClaim(&found)
+				}
+				synctest.Wait()
+				f.wantState(found.ID, task.Claimed)
+				if got := f.claimAgain(worker, "mail"); len(got) != 1 || id(got[0]) != found.ID || got[0].GetAttempt() != 2 {
+					t.Errorf("got %v", got)
+				}
+			})
+		})
+	}
+}

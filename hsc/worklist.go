@@ -130,19 +130,29 @@ func (s *Service) notify(ctx context.Context, notices map[string]notice) map[str
 }
 
 // unheldClaims takes the claims of an earlier process out of the list that the worker of the session, which has said what
-// it holds, does not hold.
-func (s *Service) unheldClaims(sess *session) []task.Task {
+// it holds, does not hold. Those of lambdas for which it has claimed by calls, and not again, may be on their way to it.
+func (s *Service) unheldClaims(sess *session) (unheld []task.Task) {
 	s.work.mu.Lock()
-	rows := s.work.claims[sess.worker]
-	delete(s.work.claims, sess.worker)
+	defer s.work.mu.Unlock()
 	if s.Clock.Now() > s.work.started.Wall.Add(recoverFor) {
 		clear(s.work.claims)
-		rows = nil
+		return nil
 	}
-	s.work.mu.Unlock()
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
-	return slices.DeleteFunc(rows, func(row task.Task) bool {
-		return sess.find(attemptOf(&row)) != nil || sess.named[attemptOf(&row)]
+	byCalls := sess.stream == nil && !sess.lost
+	s.work.claims[sess.worker] = slices.DeleteFunc(s.work.claims[sess.worker], func(row task.Task) bool {
+		if sess.find(attemptOf(&row)) != nil || sess.named[attemptOf(&row)] {
+			return true
+		}
+		if byCalls && !sess.namedOf[row.Partition.Lambda] {
+			return false
+		}
+		unheld = append(unheld, row)
+		return true
 	})
+	if len(s.work.claims[sess.worker]) == 0 {
+		delete(s.work.claims, sess.worker)
+	}
+	return unheld
 }
