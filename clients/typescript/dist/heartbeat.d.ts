@@ -20,6 +20,8 @@ export type ToMain = {
     lost: string;
 } | {
     failed: string;
+    failures: number;
+    answered: boolean;
 };
 /** Until when the lease holds, by the monotonic and the wall clock, and the offset of the server's clock, in milliseconds. */
 export declare const mono: number, wall: number, offset: number;

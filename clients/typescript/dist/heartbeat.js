@@ -1,14 +1,14 @@
 // The thread that renews the lease of a worker: a handler that blocks the event loop does not stop it.
 import { parentPort, workerData } from "node:worker_threads";
 import { backoff, Servers, sleep } from "./call.js";
-import { LeaseLost } from "./errors.js";
+import { KinesinError, LeaseLost } from "./errors.js";
 /** Until when the lease holds, by the monotonic and the wall clock, and the offset of the server's clock, in milliseconds. */
 export const [mono, wall, offset] = [0, 1, 2];
 export const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6;
 async function sendHeartbeats(d) {
     const servers = new Servers(d.urls, d.token, 1, d.everyMs);
     const lease = new Float64Array(d.lease);
-    for (let failures = 0;;) {
+    for (let [failures, first] = [0, true];;) {
         const [sent, sentWall] = [monotonicMs(), Date.now()];
         let pause = d.everyMs;
         try {
@@ -17,15 +17,15 @@ async function sendHeartbeats(d) {
             const half = (monotonicMs() - sent) / 2;
             const ahead = r.now ? Date.parse(r.now) - (Date.now() - half) : 0;
             lease[offset] = Math.abs(ahead) > half + 1 ? ahead : 0; // what the length of the call explains counts as none
-            if (r.cancels.length + r.fenced.length > 0)
+            if (first || r.cancels.length + r.fenced.length > 0)
                 post({ cancels: r.cancels, fenced: r.fenced });
+            first = false;
             pause -= monotonicMs() - sent;
         }
         catch (error) {
             if (error instanceof LeaseLost)
                 return "the server says so";
-            if (failures++ === 0)
-                post({ failed: String(error) });
+            post({ failed: String(error), failures: ++failures, answered: error instanceof KinesinError && error.status > 0 });
             pause = backoff(failures, 100, 1_000);
         }
         const left = lease[mono] - monotonicMs();

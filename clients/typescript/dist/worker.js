@@ -5,7 +5,7 @@ import { backoff, errorOf, millis, sleep } from "./call.js";
 import { Abandoned, Cancelled, Draining, Fatal, Fenced, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TimedOut, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported, } from "./errors.js";
 import { mono, monotonicMs, offset, wall } from "./heartbeat.js";
 const claimWaitMs = 20_000;
-const claimWaitFirstMs = 1_000; // until one was answered: its connection, or another one, may be half-open
+const claimWaitAgainMs = 1_000; // after a claim that failed: the next connection may be half-open, too
 const claimLateMs = 4_000; // what comes later must not be started
 const claimMax = 1_000;
 const resultsMax = 1_000; // in a call
@@ -108,6 +108,7 @@ class Session {
     #attempts = new Map();
     #over = new AbortController(); // nothing is claimed or started any more
     #gone = new AbortController(); // the lease is lost
+    #polls = new AbortController(); // the claims that wait are broken off
     #leaseMs;
     validMs;
     #marginMs;
@@ -124,7 +125,7 @@ class Session {
         this.pools = pools;
         this.clocks = clocks;
         this.#log = logOf(app);
-        this.#over.signal.addEventListener("abort", () => pools.forEach((pool) => pool.freed()));
+        this.#over.signal.addEventListener("abort", () => { this.#breakOff(); pools.forEach((pool) => pool.freed()); });
         this.#leaseMs = millis(lease.lease);
         this.#marginMs = Math.min(2_000, this.#leaseMs / 5); // for handlers to stop before the lease is over
         this.validMs = (this.#leaseMs - this.#marginMs) * 0.999; // clocks may run apart
@@ -132,9 +133,9 @@ class Session {
     /** Works until it is told to stop, and returns false; or until the lease is lost and nothing runs any more, and returns true. */
     async run(stop) {
         this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
-        this.#startHeartbeats();
+        const accepted = this.#startHeartbeats();
         this.options.onRegister?.();
-        const loops = this.pools.map((pool) => this.#claim(pool));
+        const claims = Promise.race([accepted, aborted(this.#over.signal)]).then(() => Promise.all(this.pools.map((pool) => this.#claim(pool))));
         try {
             await Promise.race([aborted(stop), aborted(this.#gone.signal)]);
             const abandoned = this.#gone.signal.aborted ? 0 : await this.#drain();
@@ -149,7 +150,7 @@ class Session {
         finally {
             this.#over.abort();
             this.#gone.abort();
-            await Promise.all(loops);
+            await claims;
             await this.#thread?.terminate();
         }
     }
@@ -157,6 +158,7 @@ class Session {
     previous() {
         return { worker: this.lease.worker, proof: this.lease.proof, results: this.#kept.slice(0, keptMax) };
     }
+    /** Returns when a heartbeat was accepted: if connections become half-open later, then so does that of the heartbeats. */
     #startHeartbeats() {
         const { servers } = this.app;
         const workerData = {
@@ -164,17 +166,31 @@ class Session {
             kill: this.options.exit === undefined, lease: this.clocks.buffer,
         };
         this.#thread = new Thread(new URL("./heartbeat.js", import.meta.url), { workerData, execArgv: [], stdin: false });
+        let accepted = () => { };
         this.#thread.on("message", (m) => {
             if ("lost" in m)
                 return this.#lose(m.lost);
-            if ("failed" in m)
-                return this.#log("warn", "heartbeat failed; trying again", { error: m.failed });
+            if ("failed" in m) {
+                if (m.failures % 20 === 1)
+                    this.#log("warn", "heartbeat failed; trying again", { error: m.failed });
+                if (!m.answered)
+                    this.#breakOff();
+                return;
+            }
+            accepted();
             for (const claim of m.cancels)
                 this.#cancel(this.#attempts.get(claim));
             for (const claim of m.fenced)
                 this.#fence(this.#attempts.get(claim));
         });
         this.#thread.on("error", (error) => this.#lose(`the thread of the heartbeats failed: ${error}`));
+        return new Promise((resolve) => { accepted = resolve; });
+    }
+    /** Ends the claims that wait. Their connections may be half-open when a heartbeat had no answer. */
+    #breakOff() {
+        const polls = this.#polls;
+        this.#polls = new AbortController();
+        polls.abort(new Unavailable("broken off, since a heartbeat had no answer", { reason: "unavailable" }));
     }
     #tell(message) { this.#thread?.postMessage(message); }
     /** Reports whether the lease holds at this moment, by both clocks. */
@@ -184,7 +200,7 @@ class Session {
     /** Claims tasks of a pool for its free slots, and no more. */
     async #claim(pool) {
         const over = this.#over.signal;
-        for (let [failures, waitMs] = [0, claimWaitFirstMs]; !over.aborted;) {
+        for (let failures = 0; !over.aborted;) {
             if (pool.free < 1) {
                 await new Promise((resolve) => { pool.freed = resolve; });
                 continue;
@@ -194,10 +210,11 @@ class Session {
                 continue;
             }
             try {
+                const waitMs = failures > 0 ? claimWaitAgainMs : claimWaitMs;
                 const again = failures > 0 ? { again: true, running: [...this.#attempts.keys()] } : {}; // what a lost answer had comes back at once
                 const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${waitMs}ms`, ...again };
-                const { tasks } = await this.app.servers.once("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: over });
-                [failures, waitMs] = [0, claimWaitMs];
+                const { tasks } = await this.app.servers.once("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: this.#polls.signal });
+                failures = 0;
                 for (const work of tasks)
                     this.#take(pool, work);
             }
@@ -206,7 +223,6 @@ class Session {
                     return;
                 if (error instanceof LeaseLost)
                     return this.#lose("the server says so");
-                waitMs = claimWaitFirstMs;
                 if (failures++ % 20 === 0)
                     this.#log("warn", "claim failed; trying again", { error: String(error) });
                 await sleep(backoff(failures, 100, 5_000), over).catch(() => { });

@@ -2,13 +2,13 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { Heartbeat } from "./api.js";
 import { backoff, Servers, sleep } from "./call.js";
-import { LeaseLost } from "./errors.js";
+import { KinesinError, LeaseLost } from "./errors.js";
 
 export interface HeartbeatData {
   urls: readonly string[]; token: string | undefined; worker: string; everyMs: number; validMs: number; marginMs: number; kill: boolean; lease: SharedArrayBuffer;
 }
 export type FromMain = { hold: string } | { drop: string };
-export type ToMain = { cancels: string[]; fenced: string[] } | { lost: string } | { failed: string };
+export type ToMain = { cancels: string[]; fenced: string[] } | { lost: string } | { failed: string; failures: number; answered: boolean };
 
 /** Until when the lease holds, by the monotonic and the wall clock, and the offset of the server's clock, in milliseconds. */
 export const [mono, wall, offset] = [0, 1, 2];
@@ -17,7 +17,7 @@ export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 async function sendHeartbeats(d: HeartbeatData): Promise<string> {
   const servers = new Servers(d.urls, d.token, 1, d.everyMs);
   const lease = new Float64Array(d.lease);
-  for (let failures = 0; ; ) {
+  for (let [failures, first] = [0, true]; ; ) {
     const [sent, sentWall] = [monotonicMs(), Date.now()];
     let pause = d.everyMs;
     try {
@@ -26,11 +26,12 @@ async function sendHeartbeats(d: HeartbeatData): Promise<string> {
       const half = (monotonicMs() - sent) / 2;
       const ahead = r.now ? Date.parse(r.now) - (Date.now() - half) : 0;
       lease[offset] = Math.abs(ahead) > half + 1 ? ahead : 0; // what the length of the call explains counts as none
-      if (r.cancels.length + r.fenced.length > 0) post({ cancels: r.cancels, fenced: r.fenced });
+      if (first || r.cancels.length + r.fenced.length > 0) post({ cancels: r.cancels, fenced: r.fenced });
+      first = false;
       pause -= monotonicMs() - sent;
     } catch (error) {
       if (error instanceof LeaseLost) return "the server says so";
-      if (failures++ === 0) post({ failed: String(error) });
+      post({ failed: String(error), failures: ++failures, answered: error instanceof KinesinError && error.status > 0 });
       pause = backoff(failures, 100, 1_000);
     }
     const left = lease[mono]! - monotonicMs();

@@ -77,7 +77,7 @@ interface Attempt {
 }
 
 const claimWaitMs = 20_000;
-const claimWaitFirstMs = 1_000; // until one was answered: its connection, or another one, may be half-open
+const claimWaitAgainMs = 1_000; // after a claim that failed: the next connection may be half-open, too
 const claimLateMs = 4_000; // what comes later must not be started
 const claimMax = 1_000;
 const resultsMax = 1_000; // in a call
@@ -158,6 +158,7 @@ class Session {
   readonly #attempts = new Map<string, Attempt>();
   readonly #over = new AbortController(); // nothing is claimed or started any more
   readonly #gone = new AbortController(); // the lease is lost
+  #polls = new AbortController(); // the claims that wait are broken off
   readonly #leaseMs: number;
   readonly validMs: number;
   readonly #marginMs: number;
@@ -170,7 +171,7 @@ class Session {
 
   constructor(readonly app: Kinesin, readonly options: RunOptions, readonly lease: Lease, readonly pools: Pool[], readonly clocks: Float64Array) {
     this.#log = logOf(app);
-    this.#over.signal.addEventListener("abort", () => pools.forEach((pool) => pool.freed()));
+    this.#over.signal.addEventListener("abort", () => { this.#breakOff(); pools.forEach((pool) => pool.freed()); });
     this.#leaseMs = millis(lease.lease);
     this.#marginMs = Math.min(2_000, this.#leaseMs / 5); // for handlers to stop before the lease is over
     this.validMs = (this.#leaseMs - this.#marginMs) * 0.999; // clocks may run apart
@@ -179,9 +180,9 @@ class Session {
   /** Works until it is told to stop, and returns false; or until the lease is lost and nothing runs any more, and returns true. */
   async run(stop: AbortSignal): Promise<boolean> {
     this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
-    this.#startHeartbeats();
+    const accepted = this.#startHeartbeats();
     this.options.onRegister?.();
-    const loops = this.pools.map((pool) => this.#claim(pool));
+    const claims = Promise.race([accepted, aborted(this.#over.signal)]).then(() => Promise.all(this.pools.map((pool) => this.#claim(pool))));
     try {
       await Promise.race([aborted(stop), aborted(this.#gone.signal)]);
       const abandoned = this.#gone.signal.aborted ? 0 : await this.#drain();
@@ -194,7 +195,7 @@ class Session {
     } finally {
       this.#over.abort();
       this.#gone.abort();
-      await Promise.all(loops);
+      await claims;
       await this.#thread?.terminate();
     }
   }
@@ -204,20 +205,35 @@ class Session {
     return { worker: this.lease.worker, proof: this.lease.proof, results: this.#kept.slice(0, keptMax) };
   }
 
-  #startHeartbeats(): void {
+  /** Returns when a heartbeat was accepted: if connections become half-open later, then so does that of the heartbeats. */
+  #startHeartbeats(): Promise<void> {
     const { servers } = this.app;
     const workerData: HeartbeatData = {
       urls: servers.urls, token: servers.token, worker: this.lease.worker, everyMs: millis(this.lease.heartbeat), validMs: this.validMs, marginMs: this.#marginMs,
       kill: this.options.exit === undefined, lease: this.clocks.buffer as SharedArrayBuffer,
     };
     this.#thread = new Thread(new URL("./heartbeat.js", import.meta.url), { workerData, execArgv: [], stdin: false });
+    let accepted = () => {};
     this.#thread.on("message", (m: ToMain) => {
       if ("lost" in m) return this.#lose(m.lost);
-      if ("failed" in m) return this.#log("warn", "heartbeat failed; trying again", { error: m.failed });
+      if ("failed" in m) {
+        if (m.failures % 20 === 1) this.#log("warn", "heartbeat failed; trying again", { error: m.failed });
+        if (!m.answered) this.#breakOff();
+        return;
+      }
+      accepted();
       for (const claim of m.cancels) this.#cancel(this.#attempts.get(claim));
       for (const claim of m.fenced) this.#fence(this.#attempts.get(claim));
     });
     this.#thread.on("error", (error) => this.#lose(`the thread of the heartbeats failed: ${error}`));
+    return new Promise((resolve) => { accepted = resolve; });
+  }
+
+  /** Ends the claims that wait. Their connections may be half-open when a heartbeat had no answer. */
+  #breakOff(): void {
+    const polls = this.#polls;
+    this.#polls = new AbortController();
+    polls.abort(new Unavailable("broken off, since a heartbeat had no answer", { reason: "unavailable" }));
   }
 
   #tell(message: FromMain): void { this.#thread?.postMessage(message); }
@@ -230,7 +246,7 @@ class Session {
   /** Claims tasks of a pool for its free slots, and no more. */
   async #claim(pool: Pool): Promise<void> {
     const over = this.#over.signal;
-    for (let [failures, waitMs] = [0, claimWaitFirstMs]; !over.aborted; ) {
+    for (let failures = 0; !over.aborted; ) {
       if (pool.free < 1) {
         await new Promise<void>((resolve) => { pool.freed = resolve; });
         continue;
@@ -240,15 +256,15 @@ class Session {
         continue;
       }
       try {
+        const waitMs = failures > 0 ? claimWaitAgainMs : claimWaitMs;
         const again = failures > 0 ? { again: true, running: [...this.#attempts.keys()] } : {}; // what a lost answer had comes back at once
         const body = { worker: this.lease.worker, lambdas: pool.lambdas, limit: Math.min(pool.free, claimMax), wait: `${waitMs}ms`, ...again };
-        const { tasks } = await this.app.servers.once<{ tasks: Claimed[] }>("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: over });
-        [failures, waitMs] = [0, claimWaitMs];
+        const { tasks } = await this.app.servers.once<{ tasks: Claimed[] }>("POST", "/v1/work/claim", { body, timeoutMs: waitMs + claimLateMs, signal: this.#polls.signal });
+        failures = 0;
         for (const work of tasks) this.#take(pool, work);
       } catch (error) {
         if (over.aborted) return;
         if (error instanceof LeaseLost) return this.#lose("the server says so");
-        waitMs = claimWaitFirstMs;
         if (failures++ % 20 === 0) this.#log("warn", "claim failed; trying again", { error: String(error) });
         await sleep(backoff(failures, 100, 5_000), over).catch(() => {});
       }
