@@ -1,11 +1,13 @@
 """Writes kinesin/_types.py from the description of the API: python generate.py http://127.0.0.1:7070/v1/openapi.json
 
 The argument is a URL or a file. Only the types that the client shows are written; NAMES has their names in Python.
+kinesin/_reasons.py is written from the page about errors.
 """
 
 import json
 import keyword
 import pathlib
+import re
 import sys
 import textwrap
 import urllib.request
@@ -22,6 +24,9 @@ LEFT_OUT = {
     "Job": "all backfill by cost due examined force group refused sample spread where", "Claimed": "blob prompt", "Task": "blob",
     "CancelResult": "problem", "ChangeResult": "problem", "ScheduleResult": "problem",
 }  # fmt: skip
+OPTIONS_LEFT_OUT = {
+    "Options": "lambda request_id blob then else finally backoff_min backoff_max traceparent", "CronOptions": "name lambda schedule dry_run managed_by",
+}  # fmt: skip
 DOCS = {
     "Attempt": "One attempt of a task.", "CancelResult": "The result of a cancel.", "ChainTask": "A task of a chain, or one that may come.",
     "ChangeResult": "The result of a change of a task.", "Claimed": "An attempt as a worker gets it.",
@@ -32,6 +37,7 @@ DOCS = {
     "GroupMember": "Which member of a group a task is.", "Job": "A change of many tasks, which goes on by itself.",
     "Link": "Where in a chain a task is.", "MemberOfGroup": "A member of a group.", "Occurrence": "Which occurrence of a cron a task is.",
     "Parent": "The task before a follow-up, as it ended.",
+    "Options": "Options of a task. What is not given is as the lambda says.", "CronOptions": "Settings of a cron.",
     "ScheduleResult": "A task that is durable.", "Task": "A task.", "WaitsFor": "What holds a task back.",
 }  # fmt: skip
 
@@ -70,10 +76,22 @@ def fields_of(name, schema):
             declared = f"{python}: {hint} = {default}"
         else:
             declared = f"{python}: {hint} | None = None"
-        note = " ".join(s.get("description", "").split())
-        if len(note) > 110:
-            note = textwrap.shorten(note, 110, placeholder=" …")
-        yield f"    {declared}" + (f"  # {note}" if note else "")
+        yield f"    {declared}{note_of(s)}"
+
+
+def options_of(name, schema, *more):
+    """Returns a class of what may be given with a call."""
+    yield from ("", "", f"class {name}(TypedDict, total=False):", f'    """{DOCS[name]}"""')
+    for prop, s in schema["properties"].items():
+        if prop not in OPTIONS_LEFT_OUT[name].split() and not prop.startswith("payload"):
+            kind = type_of(s)[0]
+            yield f"    {prop}: {({'timedelta': 'Duration', 'datetime': 'Time'}.get(kind, kind))}{note_of(s)}"
+    yield from more
+
+
+def note_of(schema):
+    note = " ".join(schema.get("description", "").split())
+    return f"  # {textwrap.shorten(note, 110, placeholder=' …')}" if note else ""
 
 
 def main():
@@ -87,13 +105,38 @@ def main():
     lines = [
         '"""Written by generate.py from the description of the API; do not edit."""', "", "# ruff: noqa: E501",
         "from __future__ import annotations", "",
-        "from dataclasses import dataclass, field", "from datetime import datetime, timedelta", "from typing import Any",
+        "from dataclasses import dataclass, field", "from datetime import datetime, timedelta",
+        "from typing import Any, TypedDict", "", "from ._wire import Duration, Time", "",
+        exported({*NAMES.values(), *OPTIONS_LEFT_OUT} - {"Claimed"}),
     ]  # fmt: skip
     for name, python in sorted(NAMES.items(), key=lambda n: n[1]):
         lines += ["", "", "@dataclass(frozen=True, kw_only=True)", f"class {python}:", f'    """{DOCS[name]}"""']
         lines += fields_of(name, schemas[name])
-    target = pathlib.Path(__file__).parent / "kinesin" / "_types.py"
-    target.write_text("\n".join(lines) + "\n")
+    lines += options_of(
+        "Options", schemas["ScheduleItemRequest"],
+        "    backoff: tuple[Duration, Duration]  # the shortest and the longest pause before a retry",
+        "    traceparent: str  # W3C trace context; not set: that of the current span of OpenTelemetry",
+    )  # fmt: skip
+    create_cron = next(o for path in document["paths"].values() for o in path.values() if o["operationId"] == "createCron")
+    lines += options_of("CronOptions", create_cron["requestBody"]["content"]["application/json"]["schema"])
+    target = pathlib.Path(__file__).parent / "kinesin"
+    (target / "_types.py").write_text("\n".join(lines) + "\n")
+    (target / "_reasons.py").write_text("\n".join(reasons()) + "\n")
+
+
+def exported(names):
+    return "__all__ = [" + ", ".join(f'"{name}"' for name in sorted(names)) + "]"
+
+
+def reasons():
+    """Yields the classes of the refusals."""
+    page = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+    table = page.read_text().split("<!-- errors -->")[1].split("<!-- end of errors -->")[0]
+    meanings = {reason.title().replace("_", ""): meaning for reason, meaning in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.M)}
+    yield from ('"""Written by generate.py from docs/reference/errors.md; do not edit."""', "", "# ruff: noqa: E501")
+    yield from ("from ._errors import Error", "", exported(meanings))
+    for name, meaning in meanings.items():
+        yield from ("", "", f"class {name}(Error):", f'    """{meaning}"""')
 
 
 if __name__ == "__main__":

@@ -3,28 +3,18 @@
 App is where to begin; plain has the same without async, testing has virtual time, celery has Celery's calls.
 """
 
-from . import plain
+from . import _reasons, _types, plain
 from ._app import App, Handled
-from ._client import ByKey, Chains, Client, CronOptions, Crons, Groups, Item, Lambda, Options, chain
-from ._errors import (
-    Abandoned, Error, Exists, Fatal, Fenced, Full, Internal, InUse, Invalid, KeyConflict, LeaseLost, NotFound,
-    NotScheduled, PermissionDenied, Registered, Release, Snooze, StaleSeq, Throttled, TooLarge, TooLate,
-    Unauthenticated, Unavailable, UnknownLambda, Unsupported,
-)  # fmt: skip
+from ._client import ByKey, Chains, Client, Crons, Groups, Item, Lambda, chain
+from ._errors import Abandoned, Error, Fatal, NotScheduled, Release, Snooze
+from ._reasons import *  # noqa: F403
 from ._task import Task
-from ._types import (
-    AttemptInfo, CancelResult, ChainChange, ChainInfo, ChainTask, ChangeResult, CountResult, Cron, CronOccurrence,
-    CronPause, GroupEnd, GroupFollowUp, GroupInfo, GroupMember, Job, Link, Member, Occurrence, Parent, Scheduled,
-    TaskInfo, WaitsFor,
-)  # fmt: skip
+from ._types import *  # noqa: F403
 
 __version__ = "0.1.0"
 __all__ = [
-    "Abandoned", "App", "AttemptInfo", "ByKey", "CancelResult", "ChainChange", "ChainInfo", "ChainTask", "Chains",
-    "ChangeResult", "Client", "CountResult", "Cron", "CronOccurrence", "CronOptions", "CronPause", "Crons", "Error",
-    "Exists", "Fatal", "Fenced", "Full", "GroupEnd", "GroupFollowUp", "GroupInfo", "GroupMember", "Groups", "Handled",
-    "InUse", "Internal", "Invalid", "Item", "Job", "KeyConflict", "Lambda", "LeaseLost", "Link", "Member", "NotFound",
-    "NotScheduled", "Occurrence", "Options", "Parent", "PermissionDenied", "Registered", "Release", "Scheduled",
-    "Snooze", "StaleSeq", "Task", "TaskInfo", "Throttled", "TooLarge", "TooLate", "Unauthenticated", "Unavailable",
-    "UnknownLambda", "Unsupported", "WaitsFor", "chain", "plain",
+    "Abandoned", "App", "ByKey", "Chains", "Client", "Crons", "Error", "Fatal", "Groups", "Handled", "Item",
+    "Lambda", "NotScheduled", "Release", "Snooze", "Task", "chain", "plain",
 ]  # fmt: skip
+__all__ += _reasons.__all__
+__all__ += _types.__all__

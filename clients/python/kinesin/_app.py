@@ -14,11 +14,13 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._client import Client, Lambda, Options, P
-from ._errors import Exists, Fatal, Invalid
+from ._client import Client, Lambda, P, set_fields
+from ._errors import Fatal
 from ._pools import Processes, Threads
+from ._reasons import Exists, Invalid
 from ._task import Task, task_of
 from ._tracing import below
+from ._types import Options
 from ._wire import Duration, Misfit, load_payload, seconds
 from ._worker import Attempt, Worker, outcome_of, success
 
@@ -30,8 +32,7 @@ CallNext = Callable[[Task[Any]], Awaitable[Any]]
 Middleware = Callable[[Task[Any], CallNext], Awaitable[Any]]
 M = TypeVar("M", bound=Middleware)
 
-SLOTS_MAX = 100_000
-CLAIMS_AT_ONCE_MAX = 64  # pools of slots
+POOLS_MAX = 64  # of slots, each of which claims by itself
 
 
 class Handled(Lambda[P]):
@@ -70,8 +71,6 @@ class App(Client):
         def register(function: Callable[[Task[P]], Any]) -> Handled[P]:
             if name in self._handlers:
                 raise Invalid(f"the lambda {name!r} has a handler already")
-            if concurrency < 0:
-                raise Invalid(f"concurrency {concurrency}: want 1 or more, or 0 for the shared slots")
             if processes and inspect.iscoroutinefunction(function):
                 raise Invalid("processes=True wants a plain function, not an async one")
             self._handlers[name] = handled = Handled[P](self, name, defaults, function, concurrency, processes)
@@ -87,10 +86,8 @@ class App(Client):
     async def ensure(self) -> None:
         """Creates the lambdas of all handlers, with their options as settings. It does not change a lambda that exists."""
         for name, h in self._handlers.items():
-            try:
+            with contextlib.suppress(Exists):
                 await self.transport.call("POST", "/lambdas", {"name": name, **h.settings})
-            except Exists:
-                pass
 
     async def run(
         self, slots: int = 100, *, lease: Duration | None = None, grace: Duration = "25s", kill_after: Duration = "5s",
@@ -105,18 +102,15 @@ class App(Client):
             raise Invalid("run is running already: want one of them for an app")
         if not self._handlers:
             raise Invalid("no handler: want @app.handler(NAME) before run")
-        if not 1 <= slots <= SLOTS_MAX:
-            raise Invalid(f"slots {slots}: want 1 to {SLOTS_MAX}")
-        groups = [([n], h.concurrency) for n, h in self._handlers.items() if h.concurrency]
+        groups = [{"lambdas": [n], "slots": h.concurrency} for n, h in self._handlers.items() if h.concurrency]
         shared = [n for n, h in self._handlers.items() if not h.concurrency]
-        groups += [(shared, slots)] if shared else []
-        if len(groups) > CLAIMS_AT_ONCE_MAX:
-            raise Invalid(f"{len(groups)} pools of slots: want {CLAIMS_AT_ONCE_MAX} at most")
+        groups += [{"lambdas": shared, "slots": slots}] if shared else []
+        if len(groups) > POOLS_MAX:
+            raise Invalid(f"{len(groups)} pools of slots: want {POOLS_MAX} at most")
         run = _Run(self._handlers, list(self._middleware), seconds(kill_after))
-        run.worker = Worker(
-            self.transport, groups, run.begin, run.cancel, name or f"{socket.gethostname()}-{os.getpid()}", version, lease,
-            seconds(grace), seconds(kill_after), exit_with,
-        )  # fmt: skip
+        name = name or f"{socket.gethostname()}-{os.getpid()}"
+        registration = set_fields(name=name, version=version, lease=lease, groups=groups)
+        run.worker = Worker(self.transport, registration, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
         self._running = run
         try:
             with _signals(run.worker.stop) if signals else contextlib.nullcontext():
@@ -141,7 +135,7 @@ class _Run:
 
     async def until_done(self) -> None:
         done = asyncio.wrap_future(self.worker.done)
-        self.worker.start()
+        threading.Thread(target=self.worker.run, name="kinesin-worker", daemon=True).start()
         try:
             await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -181,7 +175,7 @@ class _Run:
             return outcome_of(Fatal(f"decode the payload: {e}"))
         call: Any = functools.partial(self._call, h)
         for m in reversed(self._middleware):
-            call = functools.partial(_through, m, call)
+            call = functools.partial(lambda m, call_next, task: m(task, call_next), m, call)
         try:
             with below(task.traceparent or ""):
                 value = await call(task)
@@ -197,19 +191,10 @@ class _Run:
         f = functools.partial(self._processes.run, h.function) if h.processes else h.function
         done = asyncio.wrap_future(self._threads.submit(functools.partial(f, task)))
         while not done.done():  # a cancel does not end a thread: the attempt goes on until the function returns
-            try:
-                await asyncio.shield(done)
-            except asyncio.CancelledError:
-                if done.cancelled():
-                    raise
-            except BaseException:
-                break
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([done])
         value = done.result()
         return await value if inspect.isawaitable(value) else value
-
-
-def _through(m: Middleware, call_next: CallNext, task: Task[Any]) -> Awaitable[Any]:
-    return m(task, call_next)
 
 
 def payload_type(function: Callable[..., Any]) -> Any:

@@ -6,14 +6,16 @@ import asyncio
 import dataclasses
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
 
 from . import _types as types
-from ._errors import Error, Invalid, NotScheduled, Throttled, Unavailable, refusal
+from ._errors import Error, NotScheduled
+from ._reasons import Invalid, Throttled, Unavailable
 from ._tracing import current_traceparent
-from ._transport import Transport, quoted
+from ._transport import Transport, quoted, refusal
+from ._types import CronOptions, Options
 from ._wire import Duration, Time, chunks, dumps, duration, encode, instant, json_bytes, request_id, seconds, show
 
 if TYPE_CHECKING:
@@ -29,24 +31,6 @@ WAIT_PER_CALL_S = 30.0
 MEMBERS_PER_CALL_MAX = 1000
 PAGE_MAX = 1000
 SET_TIMEOUT_S = 60.0  # of calls about many tasks
-
-
-class Options(TypedDict, total=False):
-    """Options of a task. What is not given is as the lambda says."""
-
-    delay: Duration  # when to start: from now
-    due: Time  # or at this time; neither means now
-    key: str  # same lambda and key, same task
-    on_conflict: str  # "keep" (default), "replace" or "reject": if a task holds the key
-    priority: str
-    collection: str
-    limit_key: str
-    max_attempts: int
-    timeout: Duration  # of one attempt
-    backoff: tuple[Duration, Duration]  # the shortest and the longest pause before a retry
-    start_before: Time  # a task that has not started by then ends as expired
-    tags: dict[str, str]
-    traceparent: str  # not set: that of the current span of OpenTelemetry
 
 
 @dataclass(frozen=True)
@@ -94,17 +78,25 @@ class Item:
 
 
 _WRITES: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("delay", "timeout", "catch_up_within", "jitter"), duration),
+    **dict.fromkeys(("delay", "timeout", "catch_up_within", "jitter", "lease"), duration),
     **dict.fromkeys(("due", "start_before", "start", "end", "until", "expires"), instant),
 }
 
 
 def wire_options(options: Any, known: Any = Options) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in options.items():
+    for name in options:
         if name not in known.__annotations__:
             raise Invalid(f"option {name!r}: want one of {', '.join(known.__annotations__)}")
+    return set_fields(**options)
+
+
+def set_fields(**options: Any) -> dict[str, Any]:
+    """Returns the fields that are set, as the server reads them."""
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
         if name == "backoff" and value is not None:
+            if isinstance(value, str) or len(value) != 2:
+                raise Invalid('backoff: want the shortest and the longest pause, such as ("1s", "10m")')
             fields["backoff_min"], fields["backoff_max"] = (duration(d) for d in value)
         elif value is not None:
             fields[name] = _WRITES.get(name, lambda v: v)(value)
@@ -195,6 +187,9 @@ class Client:
     async def schedule_many(self, items: Iterable[Item]) -> list[types.Scheduled]:
         """Schedules any number of tasks, each by itself. It raises NotScheduled, with all results, if some are not durable."""
         tries = [_Try(i) for i in items]
+        by_path: dict[str, list[_Try]] = {}
+        for one in tries:
+            by_path.setdefault(_tasks(one.item), []).append(one)
         gate = asyncio.Semaphore(CALLS_AT_ONCE_MAX)
 
         async def send(path: str, batch: list[_Try]) -> None:
@@ -205,7 +200,12 @@ class Client:
                     for one in batch:
                         one.result = one.result or e
 
-        await asyncio.gather(*(send(path, batch) for path, batch in _batches(tries)))
+        calls = [
+            send(path, batch)
+            for path, all_ in by_path.items()
+            for batch in chunks(all_, lambda t: json_bytes(t.fields), LINES_PER_CALL_MAX, BYTES_PER_CALL_MAX)
+        ]
+        await asyncio.gather(*calls)
         results = [t.result for t in tries]
         failed = [r for r in results if isinstance(r, Error)]
         if failed:
@@ -231,8 +231,8 @@ class Client:
             raise again or Unavailable(f"the server answered for {len(answers)} of {len(pending)} tasks")
 
     async def _task(self, kind: type[R], method: str, id: TaskID, verb: str = "", body: Any = None, **options: Any) -> R:
-        if not id:
-            raise Invalid("an empty id: want the id of a task, or ByKey")
+        if not id or not isinstance(id, (str, ByKey)):
+            raise Invalid(f"the id of a task is {'empty' if id == '' else 'of type ' + type(id).__name__}: want a text, or ByKey")
         path = f"/lambdas/{quoted(id.lambda_)}/keys/{quoted(id.key)}" if isinstance(id, ByKey) else f"/tasks/{quoted(id)}"
         return await self.transport.ask(kind, method, path + verb, body, **options)
 
@@ -261,7 +261,7 @@ class Client:
         self, id: TaskID, *, delay: Duration | None = None, due: Time | None = None, if_seq: int | None = None
     ) -> types.ChangeResult:
         """Moves a task that no worker has to another time."""
-        when = wire_options({"delay": delay, "due": due})
+        when = set_fields(delay=delay, due=due)
         if len(when) != 1:
             raise Invalid("want delay or due, and not both")
         return await self._task(types.ChangeResult, "PATCH", id, body=when, params={"if_seq": if_seq})
@@ -308,16 +308,6 @@ class Client:
         """Counts the tasks that a filter selects; without one all."""
         params = {"where": where, "exact": exact or None}
         return await self.transport.ask(types.CountResult, "GET", "/tasks/count", params=params, timeout_s=SET_TIMEOUT_S)
-
-
-def _batches(tries: list[_Try]) -> Iterator[tuple[str, list[_Try]]]:
-    """Cuts tasks into calls, each of one lambda."""
-    lambdas: dict[str, list[_Try]] = {}
-    for one in tries:
-        lambdas.setdefault(_tasks(one.item), []).append(one)
-    for path, all_ in lambdas.items():
-        for batch in chunks(all_, lambda t: json_bytes(t.fields), LINES_PER_CALL_MAX, BYTES_PER_CALL_MAX):
-            yield path, batch
 
 
 def _tasks(item: Item) -> str:
@@ -370,13 +360,9 @@ class Groups(_Part):
         self, *, then: Sequence[Item] = (), else_: Sequence[Item] = (), finally_: Sequence[Item] = (), expires: Time | None = None
     ) -> types.GroupInfo:
         """Makes an empty group. With else_ or finally_, then follows only if all members succeeded."""
-        body: dict[str, Any] = {"request_id": request_id()}
-        for edge, items in (("then", then), ("else", else_), ("finally", finally_)):
-            if items:
-                body[edge] = [i.wire() for i in items]
-        if expires is not None:
-            body["expires"] = instant(expires)
-        return await self._group("POST", "", body)
+        edges = {"then": then, "else": else_, "finally": finally_}
+        body = {edge: [i.wire() for i in items] for edge, items in edges.items() if items}
+        return await self._group("POST", "", {**body, **set_fields(request_id=request_id(), expires=expires)})
 
     async def add(self, group: str, at: int, members: Iterable[Item]) -> int:
         """Adds members to a group that has as many as at says, and returns how many it has then. A repeated call changes nothing."""
@@ -387,7 +373,7 @@ class Groups(_Part):
 
     async def seal(self, group: str, *, members: int | None = None) -> types.GroupInfo:
         """Says that a group gets no more members, and has so many."""
-        return await self._group("POST", f"/{quoted(group)}/seal", {} if members is None else {"members": members})
+        return await self._group("POST", f"/{quoted(group)}/seal", set_fields(members=members))
 
     async def get(self, group: str) -> types.GroupInfo:
         return await self._group("GET", f"/{quoted(group)}")
@@ -409,25 +395,6 @@ class Groups(_Part):
 
     async def _group(self, method: str, path: str, body: Any = None) -> types.GroupInfo:
         return await self._transport.ask(types.GroupInfo, method, "/groups" + path, body)
-
-
-class CronOptions(TypedDict, total=False):
-    """Settings of a cron."""
-
-    zone: str  # IANA name; not set: UTC
-    priority: str
-    collection: str
-    tags: dict[str, str]
-    overlap: str  # "skip" (default), "allow", "queue", "cancel" or "replace"
-    catch_up: str  # "last" (default), "none" or "all"
-    catch_up_max: int
-    catch_up_within: Duration
-    failures_max: int
-    fold: str  # "first" (default) or "both"
-    gap: str  # "shift" (default) or "skip"
-    jitter: Duration
-    start: Time
-    end: Time
 
 
 class Crons(_Part):
@@ -456,8 +423,7 @@ class Crons(_Part):
         await self._transport.call("DELETE", f"/crons/{quoted(name)}")
 
     async def pause(self, name: str, reason: str, *, until: Time | None = None) -> types.Cron:
-        body = {"reason": reason} if until is None else {"reason": reason, "until": instant(until)}
-        return await self._cron("POST", name, body, "/pause")
+        return await self._cron("POST", name, set_fields(reason=reason, until=until), "/pause")
 
     async def resume(self, name: str) -> types.Cron:
         return await self._cron("POST", name, None, "/resume")
@@ -469,9 +435,8 @@ class Crons(_Part):
 
     async def backfill(self, name: str, from_: Time, to: Time, *, dry_run: bool = False, pace: int | None = None) -> types.Job:
         """Schedules the occurrences of a past range, as a job; with dry_run it only counts them."""
-        body = {"from": instant(from_), "to": instant(to), "request_id": request_id()}
-        settings = {k: v for k, v in (("dry_run", dry_run), ("pace", pace)) if v}
-        return await self._transport.ask(types.Job, "POST", f"/crons/{quoted(name)}/backfill", {**body, **settings})
+        body = {"from": instant(from_), "to": instant(to), **set_fields(request_id=request_id(), dry_run=dry_run, pace=pace)}
+        return await self._transport.ask(types.Job, "POST", f"/crons/{quoted(name)}/backfill", body)
 
     async def history(self, name: str, limit: int = 20) -> Sequence[types.CronOccurrence]:
         """Says what became of nominal times, the newest first."""

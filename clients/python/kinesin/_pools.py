@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from ._errors import Fatal, Release, Snooze
 from ._task import Task
 
 
@@ -106,6 +107,8 @@ class HandlerFailed(Exception):
 
 
 def _child(pipe: Any) -> None:
+    from ._worker import error_text
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's: it drains
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -122,7 +125,7 @@ def _child(pipe: Any) -> None:
                 target = getattr(target, part)
             value = getattr(target, "function", target)(task)
         except BaseException as e:
-            error = _portable(e)
+            error = e if isinstance(e, (Fatal, Release, Snooze)) else HandlerFailed(error_text(e))
         try:
             pipe.send((value, error, task.following))
         except (EOFError, OSError):
@@ -134,14 +137,3 @@ def _child(pipe: Any) -> None:
 def _end_with(parent: Any) -> None:
     parent.join()
     os._exit(1)
-
-
-def _portable(e: BaseException) -> BaseException:
-    from ._errors import Fatal, Release, Snooze
-    from ._worker import error_text
-
-    if isinstance(e, Snooze):
-        return Snooze(e.delay)
-    if isinstance(e, (Fatal, Release)):
-        return type(e)(str(e))
-    return HandlerFailed(error_text(e))

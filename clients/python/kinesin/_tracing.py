@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 try:
     from opentelemetry import context as _context
-    from opentelemetry.trace import get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     _propagator: TraceContextTextMapPropagator | None = TraceContextTextMapPropagator()
@@ -17,10 +16,9 @@ except ImportError:
 
 def current_traceparent() -> str:
     """Returns the trace context of the current span; empty: none."""
-    if _propagator is None or not get_current_span().get_span_context().is_valid:
-        return ""
     carrier: dict[str, str] = {}
-    _propagator.inject(carrier)
+    if _propagator is not None:
+        _propagator.inject(carrier)
     return carrier.get("traceparent", "")
 
 

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from ._errors import Invalid, Throttled, Unavailable, refusal
+from ._errors import Error
+from ._reasons import Invalid, Throttled, Unavailable
 from ._wire import Duration, dumps, seconds, show
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Transport:
                         self._token, self._token_read = f.readline().strip(), changed
             except OSError as e:
                 if self._token is None:
-                    raise Invalid(f"the token file cannot be read: {e.strerror}") from None
+                    raise Invalid(f"the token file cannot be read: {e}") from None
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def once(
@@ -104,7 +105,7 @@ class Transport:
             headers["Content-Type"], content = "application/json", dumps(body)
         at, timeout_s = self._at, timeout_s or self.call_timeout_s
         server = self.urls[at % len(self.urls)]
-        given = {k: str(v).lower() if isinstance(v, bool) else v for k, v in (params or {}).items() if v is not None}
+        given = {k: v for k, v in (params or {}).items() if v is not None}
         try:
             answer = await asyncio.wait_for(
                 self._client().request(method, f"{server}/v1{path}", content=content, headers=headers, params=given), timeout_s
@@ -122,7 +123,7 @@ class Transport:
             raise Unavailable(f"no answer from {server} within {timeout_s:g} s") from None
         except (httpx.RequestError, ValueError) as e:
             self._next(at)
-            raise Unavailable(f"no answer from {server}: {type(e).__name__}") from e
+            raise Unavailable(f"no answer from {server}: {e or type(e).__name__}") from e
 
     def _next(self, failed: int) -> None:
         if self._at == failed:
@@ -161,13 +162,24 @@ class Transport:
 
 
 def _json(answer: httpx.Response) -> Any:
-    if not answer.content:
-        return {}
-    if "json" not in answer.headers.get("content-type", ""):
+    try:
+        return answer.json() if answer.content else {}
+    except ValueError:
         if answer.status_code < 300:
-            raise ValueError("the answer is no JSON")
+            raise
         return {}
-    return answer.json()
+
+
+BY_REASON: dict[str, type[Error]] = {c.reason: c for c in Error.__subclasses__()}
+
+
+def refusal(status: int, problem: Any) -> Error:
+    """Returns the error of a problem (RFC 9457)."""
+    problem = problem if isinstance(problem, dict) else {}
+    kind = BY_REASON.get(problem.get("reason", ""), Unavailable if status in (429, 502, 503, 504) else Error)
+    after = problem.get("retry_after")
+    detail = str(problem.get("detail") or f"the server answered {status}")
+    return kind(detail, status=status, retry_after_s=seconds(after) if after else None)
 
 
 def quoted(name: str) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
+
+from ._wire import Duration, Time
+
+__all__ = ["AttemptInfo", "CancelResult", "ChainChange", "ChainInfo", "ChainTask", "ChangeResult", "CountResult", "Cron", "CronOccurrence", "CronOptions", "CronPause", "GroupEnd", "GroupFollowUp", "GroupInfo", "GroupMember", "Job", "Link", "Member", "Occurrence", "Options", "Parent", "Scheduled", "TaskInfo", "WaitsFor"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,3 +336,38 @@ class WaitsFor:
     reason: str | None = None  # gate, quota, key, retry budget, no worker or queue full
     text: str | None = None  # for people
     until: datetime | None = None  # when it ends by itself; not set: not known
+
+
+class Options(TypedDict, total=False):
+    """Options of a task. What is not given is as the lambda says."""
+    collection: str  # label for a subset of the lambda's tasks; at most 128 bytes; not set: none
+    delay: Duration  # when to start, from now; instead of due
+    due: Time  # When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
+    key: str  # idempotency key: same lambda and key, same task; at most 256 bytes; not set: none
+    limit_key: str  # whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes; not set: nobody's
+    max_attempts: int  # so many failures, and the task is dead; not set: the lambda's
+    on_conflict: str  # if a task holds the key: keep it (default), replace its payload and time, or reject this one; for replace a …
+    priority: str  # one of the lambda's; not set: normal where the lambda has it, else its middle one
+    start_before: Time  # the task ends as expired if it has not started by then; not set: as the lambda's start_within says
+    tags: dict[str, str]  # at most 16
+    timeout: Duration  # how long one attempt may take; not set: the lambda's
+    backoff: tuple[Duration, Duration]  # the shortest and the longest pause before a retry
+    traceparent: str  # W3C trace context; not set: that of the current span of OpenTelemetry
+
+
+class CronOptions(TypedDict, total=False):
+    """Settings of a cron."""
+    catch_up: str  # which missed occurrences run: last (default), none or all
+    catch_up_max: int  # of all: how many at most; not set: 1,000
+    catch_up_within: Duration  # of all: how long ago at most; not set: a day
+    collection: str  # label of its tasks; not set: none
+    end: Time  # no nominal time at or after it; not set: no bound
+    failures_max: int  # so many failed occurrences in a row pause the cron; not set: none does
+    fold: str  # a time of day that a clock change makes happen twice: first (default) or both
+    gap: str  # a time of day that a clock change leaves out: shift (default) or skip it
+    jitter: Duration  # each occurrence is due later by less than this, always by the same; at most 24h, in whole milliseconds
+    overlap: str  # an occurrence while an earlier one has not ended: skip it (default), allow both, have it queue, cancel the …
+    priority: str  # of its tasks, one of the lambda's; not set: its default
+    start: Time  # no nominal time before it, from which @every and an RRULE count; not set: no bound
+    tags: dict[str, str]  # of its tasks
+    zone: str  # IANA name of the zone whose clock it follows; not set: UTC

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -19,7 +20,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, TypeVar, Union
 
-from ._errors import Invalid
+from ._reasons import Invalid
 
 T = TypeVar("T")
 
@@ -31,8 +32,12 @@ _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w)")
 _WANT = 'want a timedelta, or a text such as "500ms", "90s", "1h30m" or "3d"'
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_duration(text: Duration) -> timedelta:
     """Reads a duration such as 1m30s."""
+    if isinstance(text, timedelta):
+        return text
+    if not isinstance(text, str):
+        raise Invalid(f"a duration of type {type(text).__name__}: {_WANT}")
     body = text.lstrip("+-")
     if body == "0":
         return timedelta()
@@ -45,20 +50,12 @@ def parse_duration(text: str) -> timedelta:
 
 def seconds(value: Duration) -> float:
     """Returns a duration in seconds. A number is refused, since it does not say its unit."""
-    return _timedelta(value).total_seconds()
-
-
-def _timedelta(value: Duration) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, str):
-        return parse_duration(value)
-    raise Invalid(f"a duration of type {type(value).__name__}: {_WANT}")
+    return parse_duration(value).total_seconds()
 
 
 def duration(value: Duration) -> str:
     """Writes a duration as the server reads it."""
-    d = _timedelta(value)
+    d = parse_duration(value)
     if d < timedelta():
         raise Invalid(f"a duration below zero: {_WANT}")
     return value if isinstance(value, str) else f"{d // timedelta(microseconds=1)}us"
@@ -164,77 +161,59 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def load(kind: Any, data: Any, where: str = "payload") -> Any:
     """Returns JSON as a type: dataclasses, pydantic models, and what they consist of. Unknown fields are left out."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any or isinstance(kind, TypeVar) or kind is object:
+    of, args = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if of in (Any, object) or isinstance(kind, TypeVar):
         return data
-    if kind is None or kind is type(None):
-        return _expect(data is None, data, where, "null")
-    if origin is Union or origin is types.UnionType:
-        for one in args:
-            try:
-                return load(one, data, where)
-            except Misfit:
-                continue
-        raise Misfit(f"{where} fits none of its types")
-    if origin is typing.Annotated:
+    if of is typing.Annotated:
         return load(args[0], data, where)
-    if origin is typing.Literal:
-        _expect(data in args, data, where, f"one of {args}")
-        return data
-    if origin in (list, tuple, set, frozenset) or kind in (list, tuple, set, frozenset):
-        _expect(isinstance(data, list), data, where, "an array")
-        if origin is tuple and args and args[-1] is not Ellipsis:
-            _expect(len(data) == len(args), data, where, f"{len(args)} values")
-            return tuple(load(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, data)))
-        return (origin or kind)(load(args[0] if args else Any, v, f"{where}[{i}]") for i, v in enumerate(data))
-    if origin is dict or kind is dict:
-        _expect(isinstance(data, dict), data, where, "an object")
+    if of in (Union, types.UnionType):
+        for one in args:
+            with contextlib.suppress(Misfit):
+                return load(one, data, where)
+        raise Misfit(f"{where} fits none of its types")
+    wants = (dict,) if dataclasses.is_dataclass(of) else _JSON.get(of)
+    if wants and type(data) not in wants:
+        raise Misfit(f"{where} is a JSON {type(data).__name__}, want {wants[0].__name__}")
+    if dataclasses.is_dataclass(of):
+        data = fold(data) if of.__module__ == "kinesin._types" else data
+        names = {f.name: f.name if f.name in data else f.name.rstrip("_") for f in dataclasses.fields(of) if f.init}
+        values = {to: load(_hints(of)[to], data[name], f"{where}.{name}") for to, name in names.items() if name in data}
+        return _fits(functools.partial(of, **values), kind, where)
+    if of is dict:
         return {k: load(args[1] if args else Any, v, f"{where}.{k}") for k, v in data.items()}
-    if hasattr(kind, "model_validate"):
-        try:
-            return kind.model_validate(data)
-        except Exception as e:  # its text may quote the value
-            raise Misfit(f"{where} does not fit {kind.__name__} ({type(e).__name__})") from None
-    if dataclasses.is_dataclass(kind):
-        _expect(isinstance(data, dict), data, where, "an object")
-        return _record(typing.cast(type, kind), fold(data) if kind.__module__ == "kinesin._types" else data, where)
-    return _scalar(kind, data, where)
+    if wants == (list,):
+        of_each = of is tuple and args and args[-1] is not ...
+        kinds = args if of_each else (args or (Any,))[:1] * len(data)
+        if len(kinds) != len(data):
+            raise Misfit(f"{where} has {len(data)} values, want {len(kinds)}")
+        return of(load(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, data)))
+    return data if of is type(None) else _fits(functools.partial(_scalar, of, args, data), kind, where)
 
 
-def _record(kind: type, data: dict[str, Any], where: str) -> Any:
-    hints = _hints(kind)
-    values: dict[str, Any] = {}
-    for f in dataclasses.fields(kind):
-        name = f.name if f.name in data else f.name.rstrip("_")
-        if f.init and name in data:
-            values[f.name] = load(hints[f.name], data[name], f"{where}.{name}")
-    try:
-        return kind(**values)
-    except Exception as e:
-        missing = f": {e}" if isinstance(e, TypeError) and "missing" in str(e) else ""
-        raise Misfit(f"{where} does not fit {kind.__name__} ({type(e).__name__}{missing})") from None
-
-
-_JSON: dict[Any, Any] = {bool: bool, str: str, int: int, float: (int, float)}
+_JSON: dict[Any, tuple[type, ...]] = {
+    dict: (dict,), **dict.fromkeys((list, tuple, set, frozenset), (list,)), type(None): (type(None),),
+    bool: (bool,), str: (str,), int: (int,), float: (float, int),
+}  # fmt: skip
 _TEXT: dict[Any, Callable[[Any], Any]] = {
     bytes: functools.partial(base64.b64decode, validate=True), datetime: parse_time, timedelta: parse_duration, date: date.fromisoformat,
 }  # fmt: skip
 
 
-def _scalar(kind: Any, data: Any, where: str) -> Any:
-    if kind in _JSON:
-        _expect(isinstance(data, _JSON[kind]) and (kind is bool or not isinstance(data, bool)), data, where, kind.__name__)
-        return kind(data)
-    known = isinstance(kind, type) and issubclass(kind, (enum.Enum, uuid.UUID, Decimal))
+def _scalar(of: Any, args: Any, data: Any) -> Any:
+    if of is typing.Literal:
+        return args[args.index(data)]
+    if hasattr(of, "model_validate"):
+        return of.model_validate(data)
+    known = of in _JSON or isinstance(of, type) and issubclass(of, (enum.Enum, uuid.UUID, Decimal))
+    return _TEXT[of](data) if of in _TEXT else of(data) if known else data
+
+
+def _fits(make: Callable[[], Any], kind: Any, where: str) -> Any:
     try:
-        return _TEXT[kind](data) if kind in _TEXT else kind(data) if known else data
-    except Exception as e:
-        raise Misfit(f"{where} does not fit {getattr(kind, '__name__', kind)} ({type(e).__name__})") from None
-
-
-def _expect(fits: bool, data: Any, where: str, want: str) -> None:
-    if not fits:
-        raise Misfit(f"{where} is a JSON {type(data).__name__}, want {want}")
+        return make()
+    except Exception as e:  # its text may quote the value
+        missing = f": {e}" if isinstance(e, TypeError) and "missing" in str(e) else ""
+        raise Misfit(f"{where} does not fit {getattr(kind, '__name__', kind)} ({type(e).__name__}{missing})") from None
 
 
 def load_payload(kind: Any, fields: dict[str, Any]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -14,18 +13,17 @@ from datetime import timedelta
 from typing import Any
 
 from . import _types as types
-from ._errors import (
-    Abandoned, Error, Fatal, Invalid, LeaseLost, PermissionDenied, Release, Snooze, TooLarge, Unauthenticated,
-    Unavailable, Unsupported,
-)  # fmt: skip
+from ._errors import Abandoned, Error, Fatal, Release, Snooze
 from ._pools import HandlerFailed
+from ._reasons import Invalid, LeaseLost, PermissionDenied, TooLarge, Unauthenticated, Unavailable, Unsupported
 from ._task import Stop
 from ._transport import Transport, pause_s
-from ._wire import Duration, chunks, duration, encode, json_bytes, now_s, parse_time, seconds, show, utc
+from ._wire import chunks, encode, json_bytes, now_s, parse_time, seconds, show, utc
 
 log = logging.getLogger("kinesin")
 
 CLAIM_WAIT_S = 20.0
+CLAIM_WAIT_AGAIN_S = 1.0  # after a claim that failed: the next connection may be half-open, too
 CLAIM_LATE_S = 4.0  # a claim that comes later than that after its wait was delayed by the network
 CLAIM_MAX = 1000
 EMPTY_PAUSE_S = 0.05
@@ -54,10 +52,6 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.handler: asyncio.Task[dict[str, Any]] | None = None
         group.busy += 1
-
-    def end(self, result: dict[str, Any]) -> None:
-        self.state, self.result = "ended", {**result, "claim": self.claim}
-        self.free()
 
     def free(self) -> None:
         """Frees the slot."""
@@ -120,6 +114,18 @@ def final(outcome: dict[str, Any], cause: str, timeout: timedelta | None) -> dic
     return outcome
 
 
+async def before(event: asyncio.Event, call: Coroutine[Any, Any, Any]) -> Any:
+    """Returns the result of a call, or None if the event comes first: then the call is broken off."""
+    task, wait = asyncio.ensure_future(call), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([task, wait], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        wait.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def again(what: str, e: Error, failures: int) -> None:
     """Pauses after a call that failed, so many times in a row."""
     if failures % 20 == 1:
@@ -136,12 +142,9 @@ class Worker:
     """Keeps a lease, and works under it, until it is told to stop."""
 
     transport: Transport
-    groups: list[tuple[list[str], int]]  # lambdas, and their slots
+    registration: dict[str, Any]
     begin: Callable[[Attempt], None]  # starts a handler; called by the thread of the worker
     cancel: Callable[[Attempt], None]  # stops it
-    name: str
-    version: str | None
-    lease: Duration | None
     grace_s: float
     kill_after_s: float
     exit_with: Callable[[int], Any]
@@ -151,9 +154,6 @@ class Worker:
         self.loop, self.stopping = asyncio.new_event_loop(), asyncio.Event()
         self.session: Session | None = None  # the newest
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="kinesin-worker", daemon=True).start()
-
     def stop(self) -> None:
         """Has the worker drain. It may be called from any thread and from a signal handler."""
         self.call(self.stopping.set)
@@ -162,13 +162,12 @@ class Worker:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(f, *args)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Does so in a thread of its own; done has the end."""
         try:
-            self.loop.run_until_complete(self._main())
+            self.done.set_result(self.loop.run_until_complete(self._main()))
         except BaseException as e:
             self.done.set_exception(e)
-        else:
-            self.done.set_result(None)
         finally:
             self.loop.close()
 
@@ -185,33 +184,21 @@ class Worker:
                     return
                 losses = losses + 1 if now_s() - session.begun < session.lease_s else 1
                 log.warning("lease lost (%s); registering again", session.lost, extra={"worker": session.worker})
-                await self.until_stop(asyncio.sleep(pause_s(losses, 0.05, 2)))
+                await before(self.stopping, asyncio.sleep(pause_s(losses, 0.05, 2)))
                 lost = session
         finally:
             await self.transport.close()
 
-    async def until_stop(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Returns the result of a call, or None if the worker is told to stop meanwhile."""
-        task, stop = asyncio.ensure_future(call), asyncio.ensure_future(self.stopping.wait())
-        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return None
-
     async def _register(self, lost: Session | None) -> Session | None:
         """Opens a lease, and gives up the lost one. It tries until a server answers and one of the lambdas exists."""
-        failures = 0
-        body: dict[str, Any] = {"name": self.name, "groups": [{"lambdas": names, "slots": slots} for names, slots in self.groups]}
-        body.update({"version": self.version} if self.version else {}, **({"lease": duration(self.lease)} if self.lease else {}))
-        if lost is not None and lost.proof:
-            body["previous"] = {"worker": lost.worker, "proof": lost.proof, "results": [a.result for a in lost.kept_results()]}
+        failures, body = 0, self.registration
+        if lost is not None:
+            results = [a.result for a in lost.kept_results()]
+            body = {**body, "previous": {"worker": lost.worker, "proof": lost.proof, "results": results}}
         while not self.stopping.is_set():
             sent = now_s()
             try:
-                answer = await self.until_stop(self.transport.once("POST", "/work/register", body))
+                answer = await before(self.stopping, self.transport.once("POST", "/work/register", body))
             except (TooLarge, *FINAL_REFUSALS) as e:
                 if not isinstance(e, (Invalid, TooLarge)) or not body.get("previous", {}).get("results"):
                     raise
@@ -219,7 +206,7 @@ class Worker:
                 body["previous"]["results"] = []
             except Error as e:
                 failures += 1
-                await self.until_stop(again("register", e, failures))
+                await before(self.stopping, again("register", e, failures))
             else:
                 if answer is None:
                     return None
@@ -237,15 +224,16 @@ class Session:
 
     def __init__(self, worker: Worker, answer: dict[str, Any], sent_s: float) -> None:
         self.of, self.transport = worker, worker.transport
-        self.worker, self.proof = answer["worker"], answer.get("proof", "")
+        self.worker, self.proof = answer["worker"], answer["proof"]
         self.lease_s, self.heartbeat_s = seconds(answer["lease"]), seconds(answer["heartbeat"])
         self.margin_s = min(2.0, self.lease_s / 5)  # the time that handlers have to obey when the lease is lost
         self.valid_s = (self.lease_s - self.margin_s) * 0.999  # clocks may run apart
         self.renewed = self.begun = sent_s
-        self.pools = [Pool(*g) for g in worker.groups]
+        self.pools = [Pool(**g) for g in worker.registration["groups"]]
         self.attempts: dict[str, Attempt] = {}
         self.lost, self.draining = "", False
         self.gone, self.outbox = asyncio.Event(), asyncio.Event()
+        self.unanswered = asyncio.Event()  # set for a moment when a heartbeat has no answer: other connections may be half-open, too
         self.offset = timedelta()  # of the server's clock
         self.kept: list[Attempt] = []
 
@@ -264,8 +252,8 @@ class Session:
             self._stop(a, "lease_lost")
         self.kept = [a for a in self.having("ended") if not a.dropped]
         for a in self.having("held"):
+            self._end(a, {"outcome": "released", "error": "the worker's lease was lost before it started"})
             self._forget(a)
-            a.end({"outcome": "released", "error": "the worker's lease was lost before it started"})
             self.kept.append(a)
         self.gone.set()
         self.outbox.set()
@@ -325,14 +313,15 @@ class Session:
                 pool.freed.clear()
                 await pool.freed.wait()
                 continue
-            sent = now_s()
-            body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{CLAIM_WAIT_S:g}s"}
+            sent, wait_s = now_s(), CLAIM_WAIT_AGAIN_S if failures else CLAIM_WAIT_S
+            body = {"worker": self.worker, "lambdas": pool.lambdas, "limit": min(free, CLAIM_MAX), "wait": f"{wait_s:g}s"}
             if failures:  # what a lost answer had goes back to its queue
                 body.update(again=True, running=self._claims())
             try:
-                answer = await self.transport.once("POST", "/work/claim", body, timeout_s=CLAIM_WAIT_S + CLAIM_LATE_S)
-                if "tasks" not in answer:
-                    raise Unavailable("the answer to a claim is none of a server")
+                call = self.transport.once("POST", "/work/claim", body, timeout_s=wait_s + CLAIM_LATE_S)
+                answer = await before(self.unanswered, call)
+                if answer is None or "tasks" not in answer:
+                    raise Unavailable("a heartbeat had no answer" if answer is None else "the answer to a claim is none of a server")
                 failures = 0
             except LeaseLost:
                 self.lose("the server says so")
@@ -376,7 +365,8 @@ class Session:
         self._end(a, {**final(outcome, a.stop.cause, a.claimed.timeout), "started": a.started.isoformat()})
 
     def _end(self, a: Attempt, result: dict[str, Any]) -> None:
-        a.end(result)
+        a.state, a.result = "ended", {**result, "claim": a.claim}
+        a.free()
         self.outbox.set()
 
     def _forget(self, a: Attempt) -> None:
@@ -441,6 +431,9 @@ class Session:
                 return
             except Error as e:
                 log.warning("heartbeat failed: %s", e.detail, extra={"worker": self.worker})
+                if not e.status:
+                    self.unanswered.set()  # ends the claims under way
+                    self.unanswered.clear()
                 await asyncio.sleep(pause_s(2, min(1.0, self.heartbeat_s / 8), min(2.0, self.heartbeat_s / 2)))
                 continue
             if not self.holds():
@@ -516,10 +509,9 @@ class Session:
 
     async def _after_loss(self) -> None:
         """Waits for the handlers to obey, and ends the process if they do not: their tasks start elsewhere."""
-        running = self.having("running")
         if await self._until(lambda: not self.having("running"), self.margin_s):
             return
         left = len(self.having("running"))
         log.error("handlers go on without a lease; the process must end", extra={"worker": self.worker, "running": left})
         self.of.exit_with(1)
-        raise LeaseLost(f"{self.lost}, and {left} of {len(running)} handlers go on: end the process")
+        raise LeaseLost(f"{self.lost}, and {left} handlers go on: end the process")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -22,7 +21,14 @@ def shared_task(function: Any = None, *, name: str = "", bind: bool = False, max
     """Gives a function delay and apply_async. With bind=True its first argument is the kinesin.Task."""
     if function is None:
         return functools.partial(shared_task, name=name, bind=bind, max_retries=max_retries)
-    handled = app.handler((name or function.__name__).replace(".", "-"), max_attempts=max_retries + 1)(_handler(function, bind))
+
+    @app.handler((name or function.__name__).replace(".", "-"), max_attempts=max_retries + 1)
+    def handled(task: Task[Any]) -> Any:
+        _close_old_connections()
+        try:
+            return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
+        finally:
+            _close_old_connections()
 
     def apply_async(
         args: Any = (), kwargs: Any = None, *, countdown: float = 0, eta: datetime | None = None,
@@ -37,17 +43,6 @@ def shared_task(function: Any = None, *, name: str = "", bind: bool = False, max
 
     function.apply_async, function.delay = apply_async, lambda *args, **kwargs: apply_async(args, kwargs)
     return function
-
-
-def _handler(function: Callable[..., Any], bind: bool) -> Callable[[Task[Any]], Any]:
-    def handle(task: Task[Any]) -> Any:
-        _close_old_connections()
-        try:
-            return function(*([task] if bind else []), *task.payload["args"], **task.payload["kwargs"])
-        finally:
-            _close_old_connections()
-
-    return handle
 
 
 def _close_old_connections() -> None:

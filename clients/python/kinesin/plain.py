@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import threading
@@ -10,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from . import _app, _client
-from ._client import Options, P
+from ._client import P
 from ._task import Task
+from ._types import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,16 +55,14 @@ def _blocks(call: Callable[Concatenate[Any, A], Coroutine[Any, Any, R]]) -> Call
 def _each(call: Callable[Concatenate[Any, A], AsyncIterator[R]]) -> Callable[Concatenate[Any, A], Iterator[R]]:
     @functools.wraps(call)
     def blocking(self: Any, *args: A.args, **kwargs: A.kwargs) -> Iterator[R]:
-        each, end = call(self._of, *args, **kwargs), object()
+        each = call(self._of, *args, **kwargs)
 
-        async def following() -> Any:
-            try:
-                return await each.__anext__()
-            except StopAsyncIteration:
-                return end
+        async def following() -> R:
+            return await each.__anext__()
 
-        while (value := _loop.run(following())) is not end:
-            yield value
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                yield _loop.run(following())
 
     return cast(Callable[Concatenate[Any, A], Iterator[R]], blocking)
 

@@ -26,7 +26,8 @@ import httpx
 
 from . import plain
 from ._app import App
-from ._errors import Unavailable, refusal
+from ._reasons import Unavailable
+from ._transport import refusal
 from ._wire import Duration, Time, duration, instant, parse_time
 
 ADVANCE_MAX_S = 60.0  # of real time, for all that runs meanwhile
