@@ -25,7 +25,8 @@ LEFT_OUT = {
     "CancelResult": "problem", "ChangeResult": "problem", "ScheduleResult": "problem",
 }  # fmt: skip
 OPTIONS_LEFT_OUT = {
-    "Options": "lambda request_id blob then else finally backoff_min backoff_max traceparent", "CronOptions": "name lambda schedule dry_run managed_by",
+    "Options": "lambda request_id blob then else finally backoff_min backoff_max traceparent",
+    "CronOptions": "name lambda schedule dry_run managed_by",
 }  # fmt: skip
 DOCS = {
     "Attempt": "One attempt of a task.", "CancelResult": "The result of a cancel.", "ChainTask": "A task of a chain, or one that may come.",
@@ -85,7 +86,8 @@ def options_of(name, schema, *more):
     for prop, s in schema["properties"].items():
         if prop not in OPTIONS_LEFT_OUT[name].split() and not prop.startswith("payload"):
             kind = type_of(s)[0]
-            yield f"    {prop}: {({'timedelta': 'Duration', 'datetime': 'Time'}.get(kind, kind))}{note_of(s)}"
+            kind = {"timedelta": "Duration", "datetime": "Time"}.get(kind, kind)
+            yield f"    {prop}: {kind}{note_of(s)}"
     yield from more
 
 

@@ -113,6 +113,7 @@ class App(Client):
         run.worker = Worker(self.transport, registration, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
         self._running = run
         try:
+            signals = signals and threading.current_thread() is threading.main_thread()
             with _signals(run.worker.stop) if signals else contextlib.nullcontext():
                 await run.until_done()
         finally:
@@ -202,9 +203,9 @@ def payload_type(function: Callable[..., Any]) -> Any:
     try:
         hints = typing.get_type_hints(function)
         first = next(iter(inspect.signature(function).parameters))
-    except (NameError, TypeError, ValueError, StopIteration) as e:
-        if isinstance(e, NameError):
-            raise Invalid(f"the type of the payload of {function.__qualname__} is not known here: {e}; define it in the module") from None
+    except NameError as e:
+        raise Invalid(f"the type of the payload of {function.__qualname__} is not known here: {e}; define it in the module") from None
+    except (TypeError, ValueError, StopIteration):
         return Any
     hint = hints.get(first)
     return typing.get_args(hint)[0] if typing.get_origin(hint) is Task else Any
@@ -213,9 +214,6 @@ def payload_type(function: Callable[..., Any]) -> Any:
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
     """Has SIGTERM and SIGINT stop the worker; a second one ends the process at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def told(number: int, _: Any) -> None:
         for s in (signal.SIGTERM, signal.SIGINT):

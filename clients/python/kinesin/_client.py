@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import time
@@ -64,10 +65,8 @@ class Item:
         return self._with("finally", items)
 
     def _with(self, edge: str, items: Sequence[Item]) -> Item:
-        if not items:
-            return self
         more = [*self.fields.get(edge, []), *(i.wire() for i in items)]
-        return dataclasses.replace(self, fields={**self.fields, edge: more})
+        return dataclasses.replace(self, fields={**self.fields, **({edge: more} if more else {})})
 
     def after(self, **options: Unpack[Options]) -> Item:
         """Sets options, such as delay."""
@@ -151,7 +150,7 @@ class _Try:
         self.result: types.Scheduled | Error | None = None
 
 
-class Client:
+class Client(contextlib.AbstractAsyncContextManager["Client"]):
     """Schedules tasks, reads and changes them. One per process is enough; all event loops and threads may use it.
 
     url has several servers of one store with commas between them; without it, KINESIN_SERVER or http://127.0.0.1:7070.
@@ -165,9 +164,6 @@ class Client:
         url = url or os.environ.get("KINESIN_SERVER") or "http://127.0.0.1:7070"
         self.transport = Transport(url, token, token_file, ca_file, client_certificate, call_timeout, tries)
         self.chains, self.groups, self.crons = Chains(self.transport), Groups(self.transport), Crons(self.transport)
-
-    async def __aenter__(self) -> Client:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -280,9 +276,7 @@ class Client:
         body = {**fields, **encode(payload)}
         return await self._task(types.ChangeResult, "PATCH", id, body=body, params={"if_seq": if_seq})
 
-    async def redrive(
-        self, id: TaskID, payload: Any = None, *, force: bool = False, if_seq: int | None = None
-    ) -> types.ChangeResult:
+    async def redrive(self, id: TaskID, payload: Any = None, *, force: bool = False, if_seq: int | None = None) -> types.ChangeResult:
         """Starts an ended task anew under the same id; with force also one that succeeded."""
         body = {"force": force, "request_id": request_id(), **encode(payload)}
         return await self._task(types.ChangeResult, "POST", id, "/redrive", body, params={"if_seq": if_seq})
@@ -306,7 +300,7 @@ class Client:
 
     async def count(self, where: str | None = None, *, exact: bool = False) -> types.CountResult:
         """Counts the tasks that a filter selects; without one all."""
-        params = {"where": where, "exact": exact or None}
+        params = {"where": where, "exact": exact}
         return await self.transport.ask(types.CountResult, "GET", "/tasks/count", params=params, timeout_s=SET_TIMEOUT_S)
 
 
@@ -400,9 +394,7 @@ class Groups(_Part):
 class Crons(_Part):
     """Crons schedule tasks again and again."""
 
-    async def create(
-        self, name: str, lambda_: str, schedule: str, payload: Any = None, **options: Unpack[CronOptions]
-    ) -> types.Cron:
+    async def create(self, name: str, lambda_: str, schedule: str, payload: Any = None, **options: Unpack[CronOptions]) -> types.Cron:
         """Creates a cron, or returns the one that has these settings. schedule is five fields, six, @daily, @every 90s or an RRULE."""
         return await self._cron("POST", "", {"name": name, **self._settings(lambda_, schedule, payload, options)})
 

@@ -171,10 +171,11 @@ def load(kind: Any, data: Any, where: str = "payload") -> Any:
             with contextlib.suppress(Misfit):
                 return load(one, data, where)
         raise Misfit(f"{where} fits none of its types")
-    wants = (dict,) if dataclasses.is_dataclass(of) else _JSON.get(of)
+    is_record = dataclasses.is_dataclass(of)
+    wants = (dict,) if is_record else _JSON.get(of)
     if wants and type(data) not in wants:
         raise Misfit(f"{where} is a JSON {type(data).__name__}, want {wants[0].__name__}")
-    if dataclasses.is_dataclass(of):
+    if is_record:
         data = fold(data) if of.__module__ == "kinesin._types" else data
         names = {f.name: f.name if f.name in data else f.name.rstrip("_") for f in dataclasses.fields(of) if f.init}
         values = {to: load(_hints(of)[to], data[name], f"{where}.{name}") for to, name in names.items() if name in data}
@@ -220,11 +221,9 @@ def load_payload(kind: Any, fields: dict[str, Any]) -> Any:
     """Returns the payload of an attempt as the type that its handler takes."""
     value = fold(fields).get("payload")
     if kind is bytes:
-        if isinstance(value, bytes):
-            return value
-        if "payload_text" in fields:
-            return fields["payload_text"].encode()
-        return b"" if "payload" not in fields else dumps(value).encode()
+        if "payload" in fields:
+            return dumps(value).encode()
+        return value.encode() if isinstance(value, str) else value or b""
     if value is None and "payload" not in fields and isinstance(kind, type) and (kind is dict or dataclasses.is_dataclass(kind)):
         value = {}
     return load(kind, value)

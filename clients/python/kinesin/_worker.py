@@ -268,10 +268,12 @@ class Session:
         """Works until the worker is told to stop, or the lease is lost: then it returns true."""
         log.info("worker registered", extra={"worker": self.worker, "lease_s": self.lease_s})
         claims = [asyncio.ensure_future(self._claim(p)) for p in self.pools]
-        loops = [asyncio.ensure_future(c) for c in (self._heartbeats(), self._watch(), self._send_results())]
+        loops = [asyncio.ensure_future(c) for c in (self._heartbeats(), self._send_results())]
         waits = [asyncio.ensure_future(e.wait()) for e in (self.of.stopping, self.gone)]
         try:
-            done, _ = await asyncio.wait([*claims, *loops, *waits], return_when=asyncio.FIRST_COMPLETED)
+            done: set[Any] = set()
+            while not done and self.holds():
+                done, _ = await asyncio.wait([*claims, *loops, *waits], timeout=self.lease_s / 60, return_when=asyncio.FIRST_COMPLETED)
             for d in done:
                 d.result()  # a loop that failed ends the worker
             self.draining = True
@@ -467,14 +469,11 @@ class Session:
         else:
             self._forget(a)
 
-    async def _watch(self) -> None:
-        while self.holds():
-            await asyncio.sleep(self.lease_s / 60)
-
     async def _until(self, done: Callable[[], bool], within_s: float) -> bool:
         """Waits until done, at most so long, or until the lease is lost if it is not yet."""
         end, had = now_s() + within_s, self.lost
         while not done():
+            self.holds()
             left = end - now_s()
             if left <= 0 or self.lost != had:
                 return False

@@ -126,16 +126,13 @@ class Crons(_Part):
     history = _blocks(_client.Crons.history)
 
 
-class App:
+class App(contextlib.AbstractContextManager["App"]):
     """As kinesin.App."""
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         self._of = _app.App(url, **options)
         self.chains, self.groups, self.crons = Chains(self._of.chains), Groups(self._of.groups), Crons(self._of.crons)
         self.middleware, self.stop = self._of.middleware, self._of.stop
-
-    def __enter__(self) -> App:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
