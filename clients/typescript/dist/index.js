@@ -58,9 +58,16 @@ export class Kinesin {
     async scheduleMany(items, o = {}) {
         const results = [];
         const lambdas = new Map();
-        items.forEach(({ lambda }, i) => (lambdas.has(lambda) ? lambdas.get(lambda).push(i) : lambdas.set(lambda, [i])));
-        for (const [lambda, all] of lambdas)
-            await this.#scheduleLines(lambda, all, items, results, o);
+        items.forEach((item, at) => {
+            const { lambda, ...rest } = this.#withTrace(item);
+            const line = { at, text: JSON.stringify(toWire({ ...rest, requestId: requestId() })) };
+            lambdas.set(lambda, lambdas.get(lambda) ?? []);
+            lambdas.get(lambda).push(line);
+        });
+        for (const [lambda, lines] of lambdas) {
+            for (const batch of batches(lines))
+                await this.#scheduleBatch(lambda, batch, results, o);
+        }
         return results;
     }
     async get(task, o = {}) {
@@ -128,54 +135,56 @@ export class Kinesin {
         const traceparent = item.traceparent ?? this.options.traceparent?.();
         return traceparent ? { ...item, traceparent } : item;
     }
-    // Lines without an answer are sent again with the same request ids, so that no line makes two tasks.
-    async #scheduleLines(lambda, all, items, results, o) {
-        let chunk = [];
-        let size = 0;
-        const flush = async () => {
-            let pending = chunk;
-            [chunk, size] = [[], 0];
-            if (pending.length === 0)
-                return;
-            try {
-                await this.servers.retry(async () => {
-                    const lines = pending.map((p) => p.line);
-                    const answers = await this.servers.once("POST", `/v1/lambdas/${part(lambda)}/tasks`, { lines, ...o });
-                    const again = [];
-                    let refused;
-                    answers.slice(0, pending.length).forEach(({ problem, ...task }, n) => {
-                        const { at } = pending[n];
-                        results[at] = problem ? errorOf(problem) : task;
-                        if (!(results[at] instanceof Unavailable || results[at] instanceof Throttled))
-                            return;
-                        again.push(pending[n]);
-                        refused = results[at];
-                    });
-                    const cut = pending.slice(answers.length);
-                    pending = [...again, ...cut];
-                    if (cut.length > 0)
-                        throw new Unavailable(`the server answered for ${answers.length} of ${lines.length} tasks`, { reason: "unavailable" });
-                    if (refused)
-                        throw refused;
-                }, o.signal);
-            }
-            catch (error) {
-                if (!(error instanceof KinesinError))
-                    throw error;
-                for (const { at } of pending)
-                    results[at] = error;
-            }
-        };
-        for (const at of all) {
-            const { lambda: _, ...rest } = this.#withTrace(items[at]);
-            const line = JSON.stringify(toWire({ ...rest, requestId: requestId() }));
-            if (chunk.length >= linesMax || size + line.length > linesBytesMax)
-                await flush();
-            chunk.push({ at, line });
-            size += line.length;
+    /** Lines without an answer are sent again with the same request ids, so that no line makes two tasks. */
+    async #scheduleBatch(lambda, batch, results, o) {
+        let pending = batch;
+        const path = `/v1/lambdas/${part(lambda)}/tasks`;
+        try {
+            await this.servers.retry(async () => {
+                const lines = pending.map((line) => line.text);
+                const answers = await this.servers.once("POST", path, { lines, ...o });
+                let refused;
+                const again = pending.filter(({ at }, n) => {
+                    if (n >= answers.length)
+                        return true;
+                    const { problem, ...task } = answers[n];
+                    const error = problem && errorOf(problem);
+                    results[at] = error ?? task;
+                    if (!(error instanceof Unavailable || error instanceof Throttled))
+                        return false;
+                    refused = error;
+                    return true;
+                });
+                const sent = pending.length;
+                pending = again;
+                if (answers.length < sent)
+                    throw new Unavailable(`the server answered for ${answers.length} of ${sent} tasks`, { reason: "unavailable" });
+                if (refused)
+                    throw refused;
+            }, o.signal);
         }
-        await flush();
+        catch (error) {
+            if (!(error instanceof KinesinError))
+                throw error;
+            for (const { at } of pending)
+                results[at] = error;
+        }
     }
+}
+/** Cuts lines into what one call takes. */
+function* batches(lines) {
+    let batch = [];
+    let size = 0;
+    for (const line of lines) {
+        if (batch.length >= linesMax || (batch.length > 0 && size + line.text.length > linesBytesMax)) {
+            yield batch;
+            [batch, size] = [[], 0];
+        }
+        batch.push(line);
+        size += line.text.length;
+    }
+    if (batch.length > 0)
+        yield batch;
 }
 /** A named kind of work: the tasks of one handler. P is the type of their payload. */
 export class Lambda {
@@ -304,7 +313,12 @@ const pageMax = 1000;
 const linesMax = 1000;
 const linesBytesMax = 4 << 20;
 const setTimeoutMs = 600_000; // of calls that look at many tasks
-const part = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+/** Returns a name or an id as a part of a path. */
+function part(text) {
+    if (typeof text !== "string" || text === "")
+        throw new TypeError(`a name or an id is ${JSON.stringify(text)}: want text`);
+    return encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+}
 function path(task, more = "", query = {}) {
     const at = typeof task === "string" ? `/v1/tasks/${part(task)}` : `/v1/lambdas/${part(task.lambda)}/keys/${part(task.key)}`;
     return at + more + search(query);
