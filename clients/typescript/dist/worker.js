@@ -133,9 +133,7 @@ class Session {
     /** Works until it is told to stop, and returns false; or until the lease is lost and nothing runs any more, and returns true. */
     async run(stop) {
         this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
-        const accepted = this.#startHeartbeats();
-        this.options.onRegister?.();
-        const claims = Promise.race([accepted, aborted(this.#over.signal)]).then(() => Promise.all(this.pools.map((pool) => this.#claim(pool))));
+        const claims = this.#claimAll(this.#startHeartbeats());
         try {
             await Promise.race([aborted(stop), aborted(this.#gone.signal)]);
             const abandoned = this.#gone.signal.aborted ? 0 : await this.#drain();
@@ -196,6 +194,12 @@ class Session {
     /** Reports whether the lease holds at this moment, by both clocks. */
     #holds() {
         return !this.#gone.signal.aborted && monotonicMs() < this.clocks[mono] && Date.now() < this.clocks[wall];
+    }
+    async #claimAll(ready) {
+        await Promise.race([ready, aborted(this.#over.signal)]);
+        if (!this.#over.signal.aborted)
+            this.options.onRegister?.();
+        await Promise.all(this.pools.map((pool) => this.#claim(pool)));
     }
     /** Claims tasks of a pool for its free slots, and no more. */
     async #claim(pool) {
