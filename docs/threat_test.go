@@ -1,9 +1,11 @@
 package docs
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,7 +16,7 @@ var (
 )
 
 // TestThreatModelIsTested looks for the tests that docs/internals/threat-model.md names: each asset has one, or says
-// why not, and each is in the folder that the page says.
+// why not, and each is in the folder that the page says behind it, or behind the next ones of the same folder.
 func TestThreatModelIsTested(t *testing.T) {
 	page, err := os.ReadFile("internals/threat-model.md")
 	if err != nil {
@@ -34,9 +36,11 @@ func TestThreatModelIsTested(t *testing.T) {
 		if len(named) == 0 && !strings.HasPrefix(strings.TrimSpace(cells[2]), "no test: ") {
 			t.Errorf("%s: no test, and not why: write `TestX` (`folder`), or no test: …", asset)
 		}
-		for _, n := range named {
-			if !hasTest(t, n[2], n[1]) {
-				t.Errorf("%s: there is no %s in the folder %q", asset, n[1], n[2])
+		folder := ""
+		for _, n := range slices.Backward(named) {
+			folder = cmp.Or(n[2], folder)
+			if !hasTest(t, folder, n[1]) {
+				t.Errorf("%s: there is no %s in the folder %q", asset, n[1], folder)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func TestErrorsPage(t *testing.T) {
 	t.Parallel()
 	meanings, offered := comments(t, "../api/errors.go"), comments(t, "errors.go")
 	var table strings.Builder
-	table.WriteString("| reason | meaning | HTTP | gRPC, Connect | Go | try again |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| reason | meaning | HTTP | gRPC, Connect |\n|---|---|---|---|\n")
 	for _, number := range slices.Sorted(maps.Keys(kinesinv1.Reason_name)) {
 		reason := kinesinv1.Reason(number)
 		if reason == kinesinv1.Reason_REASON_UNSPECIFIED {
@@ -48,19 +48,19 @@ func TestErrorsPage(t *testing.T) {
 			t.Errorf("the comment of api.%s is %q: want \"%s means that …\"", name, meanings[name], name)
 			continue
 		}
-		status, sentinel, again := fmt.Sprint(plain.Status), "", "no"
+		status, again := fmt.Sprint(plain.Status), ""
 		if soon := api.HTTPProblemOf(&kinesinv1.Problem{Reason: reason, RetryAfter: 1}); soon.Status != plain.Status {
-			status, again = fmt.Sprintf("%d, with `retry_after` %d", plain.Status, soon.Status), "after `retry_after`, if there is one"
+			status, again = fmt.Sprintf("%d, with `retry_after` %d", plain.Status, soon.Status), " Try again after `retry_after`, if there is one."
 		}
-		if _, is := offered[name]; is {
-			sentinel = "`sdk." + name + "`"
+		if _, is := offered[name]; !is {
+			t.Errorf("package sdk has no %s, which the page promises", name)
 		}
 		again = cmp.Or(map[api.Reason]string{
-			kinesinv1.Reason_REASON_UNAVAILABLE: "yes; the SDK and the commands do",
-			kinesinv1.Reason_REASON_THROTTLED:   "after `retry_after`; the SDK and the commands do",
+			kinesinv1.Reason_REASON_UNAVAILABLE: " The SDK and the commands try again.",
+			kinesinv1.Reason_REASON_THROTTLED:   " The SDK and the commands try again after `retry_after`.",
 		}[reason], again)
-		fmt.Fprintf(&table, "| `%s` | %s%s | %s | `%s` | %s | %s |\n", plain.Reason, strings.ToUpper(meaning[:1]), meaning[1:], status,
-			connect.CodeOf(api.ToWire(api.Errorf(reason, "why"))), sentinel, again)
+		fmt.Fprintf(&table, "| `%s` | %s%s%s | %s | `%s` |\n", plain.Reason, strings.ToUpper(meaning[:1]), meaning[1:], again, status,
+			connect.CodeOf(api.ToWire(api.Errorf(reason, "why"))))
 	}
 	have, err := os.ReadFile(errorsPage)
 	before, rest, begins := strings.Cut(string(have), errorsBegin)

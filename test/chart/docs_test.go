@@ -48,8 +48,9 @@ func TestVariablesAreSettings(t *testing.T) {
 	}
 	for _, s := range []string{"default", "embedded", "everything", "keda"} {
 		for _, name := range regexp.MustCompile(`\bKINESIN_[A-Z_]+\b`).FindAllString(Render(t, "kinesin", namespace, Values(s)), -1) {
-			if !strings.Contains(string(text), "`"+name+"`") {
-				t.Errorf("%s: no flag of serve is %s", s, name)
+			flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "KINESIN_"), "_", "-"))
+			if !regexp.MustCompile("`--" + flag + "[ `]").Match(text) {
+				t.Errorf("%s: no flag of serve is --%s, for %s", s, flag, name)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func blocks(t *testing.T, language, addr string) (found []string) {
 
 // TestEveryExampleIsKnown fails when the page has a block that no test runs.
 func TestEveryExampleIsKnown(t *testing.T) {
-	for language, want := range map[string]int{"bash": 8, "python": 2, "ts": 2, "json": 2, "sh": 2} {
+	for language, want := range map[string]int{"bash": 8, "python": 2, "json": 2, "sh": 2} {
 		if n := len(blocks(t, language, "x")); n != want {
 			t.Errorf("%d blocks in %s, want %d: change the tests as well", n, language, want)
 		}
@@ -42,7 +42,7 @@ func TestEveryExampleIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fences := bytes.Count(text, []byte("\n```")); fences != 2*16 {
+	if fences := bytes.Count(text, []byte("\n```")); fences != 2*14 {
 		t.Errorf("%d fences: a block is in a language that no test knows", fences)
 	}
 }
@@ -65,37 +65,27 @@ func TestExamplesWithCurl(t *testing.T) {
 	}
 }
 
+// The two programs in Python: the worker runs the task of the other.
 func TestExamplesInPython(t *testing.T) {
-	scheduleAndWork(t, "python", "py", "hello Ada, attempt 1", "-X", "utf8")
-}
-
-func TestExamplesInTypeScript(t *testing.T) { scheduleAndWork(t, "ts", "mjs", "hello Grace") }
-
-// scheduleAndWork runs the two programs of a language: the worker runs the task of the other.
-func scheduleAndWork(t *testing.T, language, suffix, says string, flags ...string) {
-	t.Helper()
 	interpreter := needPython(t)
-	if language == "ts" {
-		interpreter = "node" // 18 or later, as the page says
-	}
 	server := harness.StartServer(t, harness.ServerOptions{})
 	post(t, server.URL+"/v1/lambdas", `{"name":"greet"}`)
-	programs := blocks(t, language, server.Addr)
+	programs := blocks(t, "python", server.Addr)
 	dir := t.TempDir()
 	for i, name := range []string{"schedule", "worker"} {
-		if !strings.Contains(programs[i], name+"."+language[:2]) {
+		if !strings.Contains(programs[i], name+".py") {
 			t.Fatalf("block %d is not %s", i, name)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name+"."+suffix), []byte(programs[i]), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte(programs[i]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	worker := startWorker(t, append(append([]string{interpreter}, flags...), filepath.Join(dir, "worker."+suffix)))
-	out := run(t, dir, append(append([]string{interpreter}, flags...), filepath.Join(dir, "schedule."+suffix))...)
+	worker := startWorker(t, []string{interpreter, "-X", "utf8", filepath.Join(dir, "worker.py")})
+	out := run(t, dir, interpreter, "-X", "utf8", filepath.Join(dir, "schedule.py"))
 	if !strings.HasPrefix(out, "success ") {
 		t.Errorf("schedule says %q", out)
 	}
-	if said := worker.end(t); !strings.Contains(said, says) {
+	if said := worker.end(t); !strings.Contains(said, "hello Ada, attempt 1") {
 		t.Errorf("the worker says %q", said)
 	}
 }

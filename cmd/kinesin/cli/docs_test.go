@@ -29,23 +29,26 @@ const (
 
 ## Output and exit codes
 
-| | |
-|---|---|
-| Commands | ` + "`kinesin NOUN create\\|get\\|list\\|set\\|delete\\|ACTION NAME`" + `. What you do with tasks has no noun: ` + "`kinesin get ID`" + `. ` + "`create`" + ` refuses what exists; ` + "`set`" + ` changes the settings that you give and leaves the others; ` + "`--reset NAMES`" + ` takes settings back to their defaults. ` + "`show`" + ` means ` + "`get`" + `, ` + "`update`" + ` means ` + "`set`" + `, ` + "`slo`" + ` means ` + "`objective`" + `. |
-| stdout | Results only. ` + "`-o wide`" + ` adds columns to lists, ` + "`-o name`" + ` prints names alone. |
-| ` + "`-o json`" + ` | What [HTTP](http.md) answers to the same request; ` + "`/v1/openapi.json`" + ` describes the fields. Several IDs make an array, in which a refused one is ` + "`{\"id\":…,\"problem\":{…}}`" + `. ` + "`audit list`, `group members`, `list --limit 0` and `schedule --batch`" + ` print an object on each line. |
-| stderr | Notes, logs, progress, and errors as ` + "`kinesin: …`" + `. |
-| ` + "`-w`, `--watch`" + ` | Commands that list or show something look again every 2 s and print what has changed, until Ctrl-C. |
-| Durations | ` + "`250ms`, `90s`, `1h30m`, and with days of 24 hours and weeks `3d`, `2w`" + `. |
-| Times | RFC 3339 with a zone: ` + "`2027-01-31T09:00:00Z`. `--at` also takes `'tomorrow 9:00'`, with `--zone`" + `. Results are in UTC, with microseconds. |
-| Payloads | ` + "`--payload TEXT`" + ` is the payload itself; ` + "`--payload-file FILE`" + ` reads one, ` + "`-`" + ` for stdin. |
+- **Commands** are ` + "`kinesin NOUN create|get|list|set|delete|ACTION NAME`" + `. What you do with tasks has no noun: ` + "`kinesin get ID`" + `.
+  ` + "`create` refuses what exists; `set`" + ` changes the settings that you give and leaves the others; ` + "`--reset NAMES`" + ` takes settings
+  back to their defaults. ` + "`show` means `get`, `update` means `set`, `slo` means `objective`" + `.
+- **stdout** has results only. ` + "`-o wide` adds columns to lists, `-o name`" + ` prints names alone.
+- **` + "`-o json`" + `** prints what [HTTP](http.md) answers to the same request; ` + "`/v1/openapi.json`" + ` describes the fields. Several IDs
+  make an array, in which a refused one is ` + "`{\"id\":…,\"problem\":{…}}`. `audit list`, `group members`, `list --limit 0`" + ` and
+  ` + "`schedule --batch`" + ` print an object on each line.
+- **stderr** has notes, logs, progress, and errors as ` + "`kinesin: …`" + `.
+- **` + "`-w`, `--watch`" + `**: commands that list or show something look again every 2 s and print what has changed, until Ctrl-C.
+- **Durations**: ` + "`250ms`, `90s`, `1h30m`, and with days of 24 hours and weeks `3d`, `2w`" + `.
+- **Times**: RFC 3339 with a zone: ` + "`2027-01-31T09:00:00Z`. `--at` also takes `'tomorrow 9:00'`, with `--zone`" + `. Results are in
+  UTC, with microseconds.
+- **Payloads**: ` + "`--payload TEXT` is the payload itself; `--payload-file FILE` reads one, `-`" + ` for stdin.
 
-| exit code | meaning |
-|---|---|
-| 0 | Done. |
-| 1 | Failed, or [refused](errors.md) by the server. |
-| 2 | Bad usage: the command line, a variable or the configuration file is wrong. |
-| 3 | The environment is misconfigured: AWS, Kubernetes or the clock of this machine. A retry does not help. |
+Exit codes:
+
+- 0: done
+- 1: failed, or [refused](errors.md) by the server
+- 2: bad usage: the command line, a variable or the configuration file is wrong
+- 3: the environment is misconfigured: AWS, Kubernetes or the clock of this machine; a retry does not help
 
 All commands have ` + "`--help` and `--config`" + `. Flags that are [settings](configuration.md), such as those of the connection to a
 server, are on that page only.
@@ -123,7 +126,8 @@ const configurationIntro = `# Configuration
 A setting is a flag that the environment and a YAML file may set, too. The first of these that has it counts: the flag, the
 variable, the file, the default. The variable of ` + "`--log-level` is `KINESIN_LOG_LEVEL`" + `, and so on; an empty variable is
 ignored. ` + "`--config FILE` or `KINESIN_CONFIG`" + ` names the file, whose keys are the names of the flags. An unknown key is
-refused, with the list of all settings. ` + "`kinesin config view`" + ` shows what holds and where it comes from.
+refused, with the list of all settings. ` + "`kinesin config view`" + ` shows what holds and where it comes from. Below, defaults are in
+parentheses.
 
 ` + "```yaml" + `
 # kinesin.yaml
@@ -154,7 +158,6 @@ func TestConfigurationPage(t *testing.T) {
 		if s.note != "" {
 			p.WriteString(s.note + "\n\n")
 		}
-		p.WriteString("| setting | default | meaning |\n|---|---|---|\n")
 		for name := range strings.FieldsSeq(s.names) {
 			f := c.Flags().Lookup(name)
 			if f == nil || !settings.Is(f) {
@@ -168,7 +171,10 @@ func TestConfigurationPage(t *testing.T) {
 			} else if !slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 				value = f.DefValue
 			}
-			fmt.Fprintf(&p, "| `--%s`<br>`%s` | %s | %s |\n", strings.TrimSpace(name+" "+arg), settings.EnvName(name), value, cell(usage))
+			if value != "" {
+				value = " (" + value + ")"
+			}
+			fmt.Fprintf(&p, "- `--%s`%s: %s\n", strings.TrimSpace(name+" "+arg), value, inline(usage))
 		}
 	}
 	for _, name := range settings.Names(root) {
@@ -198,10 +204,14 @@ func compare(t *testing.T, name, want string) {
 type page struct {
 	strings.Builder
 	sections map[string]int // rows of flags, by how many sections have them
+	commands []listed       // of the noun whose section is written
 	rows     []flagRow      // of the section that is written
-	also     []flagRow      // its flags that are in the table of many commands
+	also     []flagRow      // its flags that are in the list of many commands
 	nested   []string       // texts about nouns of nouns
 }
+
+// listed is a command of a noun, and its line in the noun's list.
+type listed struct{ name, line string }
 
 // flagRow is a flag of one command of a noun, or of several that describe it alike.
 type flagRow struct{ name, flag, of, text string }
@@ -219,10 +229,10 @@ func (p *page) count(c *cobra.Command, seen map[string]bool) {
 	}
 }
 
-// described visits the flags of a command that this page describes. The others are settings, or no flags for people.
+// described visits the flags of a command that this page describes. The others are settings, no flags for people, or in cliIntro.
 func described(c *cobra.Command, visit func(*pflag.Flag)) {
 	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && !c.Hidden && c.Name() != "doctor" && f.Name != "help" && !settings.Is(f) && f.Name != "watch" {
+		if !f.Hidden && !c.Hidden && c.Name() != "doctor" && f.Name != "help" && !settings.Is(f) && f.Name != "watch" && f.Name != "reset" {
 			visit(f)
 		}
 	})
@@ -233,17 +243,16 @@ func (p *page) section(c *cobra.Command) {
 	fmt.Fprintf(p, "\n## %s\n", c.CommandPath())
 	if c.HasSubCommands() {
 		p.long(cmp.Or(c.Long, c.Short+"."))
-		p.WriteString("\n| command | |\n|---|---|\n")
 	}
 	p.command(c, c.Name())
+	p.flags()
 	for _, text := range p.nested {
 		p.long(text)
 	}
-	p.flags(c.HasSubCommands())
-	p.nested, p.rows, p.also = nil, nil, nil
+	p.nested, p.rows, p.also, p.commands = nil, nil, nil, nil
 }
 
-// command writes a command, and those below it as rows of a table. of is its name in the section.
+// command writes a command, or remembers it for the list of its noun. of is its name in the section.
 func (p *page) command(c *cobra.Command, of string) {
 	described(c, func(f *pflag.Flag) { p.flag(of, f) })
 	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
@@ -251,10 +260,11 @@ func (p *page) command(c *cobra.Command, of string) {
 	case !isNoun && !c.Parent().HasParent():
 		fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(usage, "\n  ", "\n"))
 		p.long(cmp.Or(c.Long, c.Short+"."))
+		p.commands = []listed{{name: of}}
 	case !isNoun:
 		usage, _, _ = strings.Cut(strings.TrimPrefix(usage, "kinesin "), "\n")
 		usage, _, _ = strings.Cut(usage, " [--") // the flags are below
-		fmt.Fprintf(p, "| `%s` | %s |\n", strings.ReplaceAll(usage, "|", `\|`), cell(cmp.Or(c.Long, c.Short+".")))
+		p.commands = append(p.commands, listed{of, fmt.Sprintf("- `%s`: %s\n", usage, inline(cmp.Or(c.Long, c.Short+".")))})
 	case c.Parent().HasParent():
 		p.nested = append(p.nested, c.Long)
 	}
@@ -300,7 +310,8 @@ func rowOf(of string, f *pflag.Flag) flagRow {
 	if slices.Contains([]string{"string", "word", "int", "float", "count"}, name) {
 		name = ""
 	}
-	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: cell(usage)}
+	usage = strings.TrimSuffix(usage, "; not set: none")
+	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: inline(usage)}
 	if f.Shorthand != "" {
 		r.flag = "`-" + f.Shorthand + "`, " + r.flag
 	}
@@ -313,30 +324,30 @@ func rowOf(of string, f *pflag.Flag) flagRow {
 // String returns a line of a list.
 func (r flagRow) String() string { return fmt.Sprintf("- %s: %s\n", r.flag, r.text) }
 
-// flags writes the flags that were remembered, those of a noun by its commands.
-func (p *page) flags(ofNoun bool) {
-	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.name, b.name)) })
-	of := ""
+// flags writes the commands of the section, each with the flags that only it has, and then the flags of several.
+func (p *page) flags() {
+	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
+	lines, also := map[string]string{}, map[string][]string{}
 	for _, r := range p.rows {
-		if r.of != of {
-			of = r.of
-			p.WriteString("\n")
-			if ofNoun {
-				fmt.Fprintf(p, "Flags of %s:\n\n", of)
-			}
-		}
-		p.WriteString(r.String())
+		lines[r.of] += r.String()
 	}
-	names := map[string][]string{}
 	for _, r := range p.also {
-		names[r.of] = append(names[r.of], "`--"+r.name+"`")
+		also[r.of] = append(also[r.of], "`--"+r.name+"`")
 	}
-	for _, of := range slices.Sorted(maps.Keys(names)) {
-		who := "Also"
-		if ofNoun {
-			who = "Also of " + of
+	for of, names := range also {
+		lines[of] += "- [also](#flags-of-many-commands) " + strings.Join(names, ", ") + "\n"
+	}
+	p.WriteString("\n")
+	for _, c := range p.commands {
+		flags := lines[c.name]
+		if c.line != "" {
+			flags = strings.ReplaceAll(c.line+flags, "\n- ", "\n  - ")
 		}
-		fmt.Fprintf(p, "\n[%s](#flags-of-many-commands): %s.\n", who, strings.Join(names[of], ", "))
+		p.WriteString(flags)
+		delete(lines, c.name)
+	}
+	for _, of := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(p, "\nFlags of %s:\n\n%s", of, lines[of])
 	}
 }
 
@@ -355,7 +366,5 @@ func markdown(text string) string {
 	return commandName.ReplaceAllString(text, "`$1`")
 }
 
-// cell is markdown in a table.
-func cell(text string) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(markdown(text)), " "), "|", `\|`)
-}
+// inline is markdown on one line.
+func inline(text string) string { return strings.Join(strings.Fields(markdown(text)), " ") }
