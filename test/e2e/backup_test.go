@@ -137,28 +137,22 @@ func TestBackupGuide(t *testing.T) {
 	}
 }
 
-// TestBackupSchedules holds the unit and the line of cron on the page to commands that this program takes.
-func TestBackupSchedules(t *testing.T) {
+// TestBackupSchedule holds the line of cron on the page to a command that this program takes.
+func TestBackupSchedule(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := start(t)
-	for name, form := range map[string]*regexp.Regexp{
-		"systemd": regexp.MustCompile(`(?m)^ExecStart=/usr/bin/kinesin (.*)$`),
-		"cron":    regexp.MustCompile(`(?m)^17 \* \* \* \* kinesin (.*) >/dev/null$`),
-	} {
-		found := form.FindSubmatch(page)
-		if found == nil {
-			t.Errorf("no line of %s", name)
-			continue
-		}
-		root := t.TempDir()
-		line := strings.NewReplacer("/backup/", root+"/", "http://127.0.0.1:7070", s.URL).Replace(string(found[1]))
-		harness.Run(t, strings.Fields(line)...).Must(t)
-		if made := recoveryPoints(t, filepath.Join(root, "kinesin")); len(made) != 1 {
-			t.Errorf("%s made %v", name, made)
-		}
+	found := regexp.MustCompile(`(?m)^17 \* \* \* \* kinesin (.*) >/dev/null$`).FindSubmatch(page)
+	if found == nil {
+		t.Fatal("no line of cron")
+	}
+	root := t.TempDir()
+	line := strings.NewReplacer("/backup/", root+"/", "http://127.0.0.1:7070", s.URL).Replace(string(found[1]))
+	harness.Run(t, strings.Fields(line)...).Must(t)
+	if made := recoveryPoints(t, filepath.Join(root, "kinesin")); len(made) != 1 {
+		t.Errorf("cron made %v", made)
 	}
 }
 
