@@ -112,7 +112,7 @@ func TestEveryNameIsDocumented(t *testing.T) {
 		if c.Hidden {
 			continue
 		}
-		if !strings.Contains(section, "| `"+c.Name()+" ") {
+		if !strings.Contains(section, "- `"+c.Name()+" ") {
 			t.Errorf("%s is not documented", c.Name())
 		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
