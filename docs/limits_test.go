@@ -16,7 +16,7 @@ import (
 )
 
 // TestLimitsAreThoseOfTheCode compares values of docs/reference/limits.md and of docs/internals/states.md with the
-// constants that their rows name.
+// constants that their lines name.
 func TestLimitsAreThoseOfTheCode(t *testing.T) {
 	page, err := os.ReadFile("reference/limits.md")
 	states, err2 := os.ReadFile("internals/states.md")
@@ -24,7 +24,7 @@ func TestLimitsAreThoseOfTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	constants, compared := map[string]*types.Scope{}, 0
-	for _, row := range regexp.MustCompile("(?m)^\\| (.*) \\| (.*) \\| (`.*`) \\|$").FindAllStringSubmatch(string(page)+string(states), -1) {
+	for _, row := range regexp.MustCompile("(?m)^- (.*): ([^`]*), (`.*`)$").FindAllStringSubmatch(string(page)+string(states), -1) {
 		values := regexp.MustCompile(`; | to `).Split(row[2], -1)
 		names := strings.Fields(strings.ReplaceAll(row[3], "`", ""))
 		for i, name := range names {
