@@ -25,7 +25,7 @@ const (
 
 <!-- make docs/cli writes this page. Change the help of the commands instead, or the introduction in cmd/kinesin/cli/docs_test.go. -->
 
-` + "`kinesin COMMAND --help`" + ` says what this page says, with examples.
+` + "`kinesin COMMAND --help`" + ` says what this page says, with examples, and with the bounds of flags.
 
 ## Output and exit codes
 
@@ -203,11 +203,20 @@ func compare(t *testing.T, name, want string) {
 // page is a page of commands as Markdown.
 type page struct {
 	strings.Builder
-	sections map[string]int // rows of flags, by how many sections have them
-	commands []listed       // of the noun whose section is written
-	rows     []flagRow      // of the section that is written
-	also     []flagRow      // its flags that are in the list of many commands
-	nested   []string       // texts about nouns of nouns
+	sections  map[string]int // rows of flags, by how many sections have them
+	commands  []listed       // of the noun whose section is written
+	rows      []flagRow      // of the section that is written
+	also      []flagRow      // its flags that are in the list of many commands
+	nested    []string       // texts about nouns of nouns
+	described string         // what describes the flags of the section, if not this page
+}
+
+// elsewhere are commands whose flags are described elsewhere.
+var elsewhere = map[string]string{
+	"cost":   "`kinesin cost --help`",
+	"cron":   "[Crons](../concepts/crons.md#other-settings)",
+	"lambda": "[Lambdas](../concepts/lambda.md#settings)",
+	"quota":  "[Quotas](../concepts/limits.md#quotas)",
 }
 
 // listed is a command of a noun, and its line in the noun's list.
@@ -244,6 +253,7 @@ func (p *page) section(c *cobra.Command) {
 	if c.HasSubCommands() {
 		p.long(cmp.Or(c.Long, c.Short+"."))
 	}
+	p.described = elsewhere[c.Name()]
 	p.command(c, c.Name())
 	p.flags()
 	for _, text := range p.nested {
@@ -310,7 +320,7 @@ func rowOf(of string, f *pflag.Flag) flagRow {
 	if slices.Contains([]string{"string", "word", "int", "float", "count"}, name) {
 		name = ""
 	}
-	usage = strings.TrimSuffix(usage, "; not set: none")
+	usage, _, _ = strings.Cut(usage, "; ") // --help has bounds and what holds otherwise, too
 	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: inline(usage)}
 	if f.Shorthand != "" {
 		r.flag = "`-" + f.Shorthand + "`, " + r.flag
@@ -327,15 +337,25 @@ func (r flagRow) String() string { return fmt.Sprintf("- %s: %s\n", r.flag, r.te
 // flags writes the commands of the section, each with the flags that only it has, and then the flags of several.
 func (p *page) flags() {
 	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
-	lines, also := map[string]string{}, map[string][]string{}
+	lines, names, also := map[string]string{}, map[string][]string{}, map[string][]string{}
 	for _, r := range p.rows {
-		lines[r.of] += r.String()
+		if p.described == "" {
+			lines[r.of] += r.String()
+		} else {
+			names[r.of] = append(names[r.of], r.flag)
+		}
+	}
+	for of, named := range names {
+		lines[of] += "- " + strings.Join(named, ", ") + "\n"
 	}
 	for _, r := range p.also {
 		also[r.of] = append(also[r.of], "`--"+r.name+"`")
 	}
-	for of, names := range also {
-		lines[of] += "- [also](#flags-of-many-commands) " + strings.Join(names, ", ") + "\n"
+	for of, named := range also {
+		lines[of] += "- [also](#flags-of-many-commands) " + strings.Join(named, ", ") + "\n"
+	}
+	if p.described != "" {
+		p.WriteString("\n" + p.described + " describes the flags.\n")
 	}
 	p.WriteString("\n")
 	for _, c := range p.commands {
