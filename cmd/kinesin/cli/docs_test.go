@@ -25,7 +25,7 @@ const (
 
 <!-- make docs/cli writes this page. Change the help of the commands instead, or the introduction in cmd/kinesin/cli/docs_test.go. -->
 
-` + "`kinesin COMMAND --help`" + ` says what this page says, with examples, and with the bounds of flags.
+` + "`kinesin COMMAND --help`" + ` says what this page says, with examples, and describes all flags.
 
 ## Output and exit codes
 
@@ -104,7 +104,7 @@ var subjects = []struct{ title, note, command, names string }{
 	{"Servers over one store", "`kubernetes` needs `POD_NAME` and `POD_NAMESPACE`, and the right to get, list and watch pods and replicasets.", "serve", "membership members member-name"},
 	{"Who may call", "See [who may do what](../how-to/access.md). A file of tokens has one in each line, 32 to 8,192 characters of A-Z, a-z, 0-9 and `-._~+/=`, at most 64: " +
 		"`openssl rand -hex 32` makes one. Clients send the first line of theirs. To replace a token append the new one at the servers, make it " +
-		"the first at the clients, then remove the old one. All files are read again when they change; a broken one leaves the old tokens valid.", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
+		"the first at the clients, then remove the old one. All files are read again when they change.", "serve", "auth-token-file policy tls-cert-file tls-key-file audit-keep audit-stdout"},
 	{
 		"Bounds", "A call that would go beyond is refused and names the flag that raises the bound. Set the same on all servers of an installation. " +
 			"A server needs 160 open files (`ulimit -n`) to start; allow 1,024 or more, which bound its connections (`kinesin_connections_max`).", "serve",
@@ -203,34 +203,16 @@ func compare(t *testing.T, name, want string) {
 // page is a page of commands as Markdown.
 type page struct {
 	strings.Builder
-	sections  map[string]int // rows of flags, by how many sections have them
-	commands  []listed       // of the noun whose section is written
-	rows      []flagRow      // of the section that is written
-	also      []flagRow      // its flags that are in the list of many commands
-	nested    []string       // texts about nouns of nouns
-	described string         // what describes the flags of the section, if not this page
+	sections map[string]int // lines about flags, by how many sections have them
+	nested   []string       // texts about nouns of nouns, of the section that is written
 }
-
-// elsewhere are commands whose flags are described elsewhere.
-var elsewhere = map[string]string{
-	"cost":   "`kinesin cost --help`",
-	"cron":   "[Crons](../concepts/crons.md#other-settings)",
-	"lambda": "[Lambdas](../concepts/lambda.md#settings)",
-	"quota":  "[Quotas](../concepts/limits.md#quotas)",
-}
-
-// listed is a command of a noun, and its line in the noun's list.
-type listed struct{ name, line string }
-
-// flagRow is a flag of one command of a noun, or of several that describe it alike.
-type flagRow struct{ name, flag, of, text string }
 
 // count counts in how many sections each flag is.
 func (p *page) count(c *cobra.Command, seen map[string]bool) {
 	described(c, func(f *pflag.Flag) {
-		if row := rowOf("", f).String(); !seen[row] {
-			seen[row] = true
-			p.sections[row]++
+		if line := "- " + flagName(f) + ": " + flagText(f) + "\n"; !seen[line] {
+			seen[line] = true
+			p.sections[line]++
 		}
 	})
 	for _, below := range c.Commands() {
@@ -238,7 +220,7 @@ func (p *page) count(c *cobra.Command, seen map[string]bool) {
 	}
 }
 
-// described visits the flags of a command that this page describes. The others are settings, no flags for people, or in cliIntro.
+// described visits the flags of a command that this page names. The others are settings, no flags for people, or in cliIntro.
 func described(c *cobra.Command, visit func(*pflag.Flag)) {
 	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && !c.Hidden && c.Name() != "doctor" && f.Name != "help" && !settings.Is(f) && f.Name != "watch" && f.Name != "reset" {
@@ -252,39 +234,44 @@ func (p *page) section(c *cobra.Command) {
 	fmt.Fprintf(p, "\n## %s\n", c.CommandPath())
 	if c.HasSubCommands() {
 		p.long(cmp.Or(c.Long, c.Short+"."))
+		p.WriteString("\n")
 	}
-	p.described = elsewhere[c.Name()]
-	p.command(c, c.Name())
-	p.flags()
+	p.command(c)
 	for _, text := range p.nested {
 		p.long(text)
 	}
-	p.nested, p.rows, p.also, p.commands = nil, nil, nil, nil
+	p.nested = nil
 }
 
-// command writes a command, or remembers it for the list of its noun. of is its name in the section.
-func (p *page) command(c *cobra.Command, of string) {
-	described(c, func(f *pflag.Flag) { p.flag(of, f) })
+// command writes a command, and those below it as a list.
+func (p *page) command(c *cobra.Command) {
+	var flags []string
+	described(c, func(f *pflag.Flag) { flags = append(flags, flagName(f)) })
+	named := ""
+	if flags != nil {
+		named = "Flags: " + strings.Join(flags, ", ") + "."
+	}
 	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
 	switch isNoun := c.HasSubCommands(); {
 	case !isNoun && !c.Parent().HasParent():
-		fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(usage, "\n  ", "\n"))
+		if usage != c.CommandPath() {
+			fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(usage, "\n  ", "\n"))
+		}
 		p.long(cmp.Or(c.Long, c.Short+"."))
-		p.commands = []listed{{name: of}}
+		if named != "" {
+			p.WriteString("\n" + named + "\n")
+		}
 	case !isNoun:
 		usage, _, _ = strings.Cut(strings.TrimPrefix(usage, "kinesin "), "\n")
-		usage, _, _ = strings.Cut(usage, " [--") // the flags are below
-		p.commands = append(p.commands, listed{of, fmt.Sprintf("- `%s`: %s\n", usage, inline(cmp.Or(c.Long, c.Short+".")))})
+		usage, _, _ = strings.Cut(usage, " [--") // the flags are behind
+		text := inline(cmp.Or(c.Long, c.Short+".")) + " " + named
+		fmt.Fprintf(p, "- `%s`: %s\n", usage, strings.TrimSpace(text))
 	case c.Parent().HasParent():
 		p.nested = append(p.nested, c.Long)
 	}
 	for _, below := range c.Commands() {
-		name := below.Name()
-		if c.Parent().HasParent() {
-			name = of + " " + name
-		}
 		if !below.Hidden {
-			p.command(below, name)
+			p.command(below)
 		}
 	}
 }
@@ -300,75 +287,24 @@ func (p *page) long(text string) {
 	}
 }
 
-// flag remembers a flag for the table of the section.
-func (p *page) flag(of string, f *pflag.Flag) {
-	r, rows := rowOf(of, f), &p.rows
-	if p.sections[rowOf("", f).String()] > 1 {
-		rows = &p.also
-	}
-	for i := range *rows {
-		if had := &(*rows)[i]; had.flag == r.flag && had.text == r.text {
-			had.of += ", " + of
-			return
-		}
-	}
-	*rows = append(*rows, r)
-}
-
-func rowOf(of string, f *pflag.Flag) flagRow {
-	name, usage := pflag.UnquoteUsage(f)
+// flagName is a flag with what it takes.
+func flagName(f *pflag.Flag) string {
+	name, _ := pflag.UnquoteUsage(f)
 	if slices.Contains([]string{"string", "word", "int", "float", "count"}, name) {
 		name = ""
 	}
-	usage, _, _ = strings.Cut(usage, "; ") // --help has bounds and what holds otherwise, too
-	r := flagRow{name: f.Name, flag: "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`", of: of, text: inline(usage)}
+	name = "`" + strings.TrimSpace("--"+f.Name+" "+name) + "`"
 	if f.Shorthand != "" {
-		r.flag = "`-" + f.Shorthand + "`, " + r.flag
+		name = "`-" + f.Shorthand + "`, " + name
 	}
-	if !slices.Contains([]string{"", "0", "0s", "false", "[]", "-1"}, f.DefValue) && !strings.Contains(usage, "default") && !strings.Contains(usage, "not set") {
-		r.text += "; default `" + f.DefValue + "`"
-	}
-	return r
+	return name
 }
 
-// String returns a line of a list.
-func (r flagRow) String() string { return fmt.Sprintf("- %s: %s\n", r.flag, r.text) }
-
-// flags writes the commands of the section, each with the flags that only it has, and then the flags of several.
-func (p *page) flags() {
-	slices.SortStableFunc(p.rows, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
-	lines, names, also := map[string]string{}, map[string][]string{}, map[string][]string{}
-	for _, r := range p.rows {
-		if p.described == "" {
-			lines[r.of] += r.String()
-		} else {
-			names[r.of] = append(names[r.of], r.flag)
-		}
-	}
-	for of, named := range names {
-		lines[of] += "- " + strings.Join(named, ", ") + "\n"
-	}
-	for _, r := range p.also {
-		also[r.of] = append(also[r.of], "`--"+r.name+"`")
-	}
-	for of, named := range also {
-		lines[of] += "- [also](#flags-of-many-commands) " + strings.Join(named, ", ") + "\n"
-	}
-	if p.described != "" {
-		p.WriteString("\n" + p.described + " describes the flags.\n")
-	}
-	p.WriteString("\n")
-	for _, c := range p.commands {
-		flags := lines[c.name]
-		if c.line != "" {
-			flags = strings.ReplaceAll(c.line+flags, "\n- ", "\n  - ")
-		}
-		p.WriteString(flags)
-		delete(lines, c.name)
-	}
-	for _, of := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintf(p, "\nFlags of %s:\n\n%s", of, lines[of])
-	}
+// flagText is what a flag does. --help has its bounds and default, too.
+func flagText(f *pflag.Flag) string {
+	_, usage := pflag.UnquoteUsage(f)
+	usage, _, _ = strings.Cut(usage, "; ")
+	return inline(usage)
 }
 
 var (
