@@ -41,7 +41,7 @@ func TestEverySeriesIsOnItsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range metricNames(t) {
-		if !strings.Contains(string(page), "| `"+name+"` |") {
+		if !strings.Contains(string(page), "- `"+name+"` (") {
 			t.Errorf("%s is not on docs/reference/metrics.md: its collector is not registered through Metrics.Registerer", name)
 		}
 	}

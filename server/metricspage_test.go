@@ -36,7 +36,7 @@ func TestMetricsPage(t *testing.T) {
 	kubeHooks(r.metrics)
 	r.rereadPolicy(t.Context())
 	var table strings.Builder
-	table.WriteString("| series | type and labels | meaning |\n|---|---|---|\n")
+	table.WriteString("\n")
 	all := r.metrics.Series()
 	if len(all) < 60 {
 		t.Errorf("only %d series", len(all))
@@ -44,9 +44,9 @@ func TestMetricsPage(t *testing.T) {
 	for _, s := range all {
 		labels := ""
 		if len(s.Labels) > 0 {
-			labels = " `" + strings.Join(s.Labels, "` `") + "`"
+			labels = " by `" + strings.Join(s.Labels, "`, `") + "`"
 		}
-		fmt.Fprintf(&table, "| `%s` | %s%s | %s |\n", s.Name, s.Type, labels, strings.ReplaceAll(s.Help, "|", `\|`))
+		fmt.Fprintf(&table, "- `%s` (%s%s): %s\n", s.Name, s.Type, labels, s.Help)
 	}
 	text, err := os.ReadFile(metricsPage)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestMetricsPage(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("%s has no place for the table", metricsPage)
 	}
-	want := before + seriesBegin + table.String() + seriesEnd + after
+	want := before + seriesBegin + table.String() + "\n" + seriesEnd + after
 	if *update {
 		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

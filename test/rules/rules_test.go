@@ -50,7 +50,7 @@ func alerts(t *testing.T) (f ruleFile) {
 func series(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(kinesin_[a-z0-9_]+)` \\| (\\w+) ").FindAllStringSubmatch(string(read(t, root+"/docs/reference/metrics.md")), -1) {
+	for _, m := range regexp.MustCompile("(?m)^- `(kinesin_[a-z0-9_]+)` \\((\\w+)\\b").FindAllStringSubmatch(string(read(t, root+"/docs/reference/metrics.md")), -1) {
 		all[m[1]] = true
 		if m[2] == "histogram" {
 			all[m[1]+"_bucket"], all[m[1]+"_count"], all[m[1]+"_sum"] = true, true, true
