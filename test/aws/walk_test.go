@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"

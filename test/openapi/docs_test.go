@@ -1,17 +1,11 @@
 package openapi
 
 import (
-	"bufio"
 	"bytes"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -33,7 +27,7 @@ func blocks(t *testing.T, language, addr string) (found []string) {
 
 // TestEveryExampleIsKnown fails when the page has a block that no test runs.
 func TestEveryExampleIsKnown(t *testing.T) {
-	for language, want := range map[string]int{"bash": 8, "python": 2, "json": 2, "sh": 2} {
+	for language, want := range map[string]int{"bash": 8, "json": 2, "sh": 2} {
 		if n := len(blocks(t, language, "x")); n != want {
 			t.Errorf("%d blocks in %s, want %d: change the tests as well", n, language, want)
 		}
@@ -42,7 +36,7 @@ func TestEveryExampleIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fences := bytes.Count(text, []byte("\n```")); fences != 2*14 {
+	if fences := bytes.Count(text, []byte("\n```")); fences != 2*12 {
 		t.Errorf("%d fences: a block is in a language that no test knows", fences)
 	}
 }
@@ -63,79 +57,4 @@ func TestExamplesWithCurl(t *testing.T) {
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) < 9 {
 		t.Errorf("%d answers: %s", len(lines), out)
 	}
-}
-
-// The two programs in Python: the worker runs the task of the other.
-func TestExamplesInPython(t *testing.T) {
-	interpreter := needPython(t)
-	server := harness.StartServer(t, harness.ServerOptions{})
-	post(t, server.URL+"/v1/lambdas", `{"name":"greet"}`)
-	programs := blocks(t, "python", server.Addr)
-	dir := t.TempDir()
-	for i, name := range []string{"schedule", "worker"} {
-		if !strings.Contains(programs[i], name+".py") {
-			t.Fatalf("block %d is not %s", i, name)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte(programs[i]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	worker := startWorker(t, []string{interpreter, "-X", "utf8", filepath.Join(dir, "worker.py")})
-	out := run(t, dir, interpreter, "-X", "utf8", filepath.Join(dir, "schedule.py"))
-	if !strings.HasPrefix(out, "success ") {
-		t.Errorf("schedule says %q", out)
-	}
-	if said := worker.end(t); !strings.Contains(said, "hello Ada, attempt 1") {
-		t.Errorf("the worker says %q", said)
-	}
-}
-
-// background is a program that runs until it is told to end.
-type background struct {
-	command *exec.Cmd
-	mu      sync.Mutex
-	said    bytes.Buffer
-	read    chan struct{}
-}
-
-func startWorker(t *testing.T, args []string) *background {
-	t.Helper()
-	b := &background{command: exec.CommandContext(t.Context(), args[0], args[1:]...), read: make(chan struct{})}
-	out, err := b.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.command.Stderr = b.command.Stdout
-	if err := b.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(b.read)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			b.mu.Lock()
-			b.said.WriteString(lines.Text() + "\n")
-			b.mu.Unlock()
-		}
-	}()
-	return b
-}
-
-// end interrupts the program, which has to end well, and returns what it has said.
-func (b *background) end(t *testing.T) string {
-	t.Helper()
-	_ = b.command.Process.Signal(syscall.SIGINT)
-	select {
-	case <-b.read:
-	case <-time.After(30 * time.Second):
-		_ = b.command.Process.Kill()
-		<-b.read
-		t.Error("the worker does not end")
-	}
-	err := b.command.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err != nil {
-		t.Errorf("the worker ended with %v: %s", err, &b.said)
-	}
-	return b.said.String()
 }

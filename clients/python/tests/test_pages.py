@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 BLOCKS = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.M | re.S)
 
 
-@pytest.mark.parametrize("page", ["start/python", "how-to/worker-in-python", "how-to/test-in-virtual-time"])
+@pytest.mark.parametrize("page", ["start/python", "how-to/test-in-virtual-time"])
 def test_page(page, own, tmp_path):
     text = (ROOT / "docs" / f"{page}.md").read_text().replace("http://127.0.0.1:7070", own.url)
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["kinesin._pytest"]\n')

@@ -1,4 +1,4 @@
-// The pages for TypeScript: their programs run as they stand there, in their order, against a server of each page.
+// The tutorial for TypeScript: its programs run as they stand there, in their order, against a server.
 //
 // A block in ts whose first line is a comment with a name is that file. Blocks in sh run where they start with node, a worker until the
 // end of the page; a block in text has lines that the block before prints. Node 20 runs no TypeScript, so the files are compiled.
@@ -10,7 +10,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { compile, Server } from "./server.js";
 
-const pages = ["start/typescript", "how-to/worker-in-typescript", "how-to/test-in-virtual-time"].map((name) => ({
+const pages = ["start/typescript"].map((name) => ({
   name,
   server: new Server(),
   dir: fileURLToPath(new URL(`pages/${name}/`, import.meta.url)), // below clients/typescript, where the package is found

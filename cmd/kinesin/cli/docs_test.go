@@ -46,7 +46,7 @@ const (
 Exit codes:
 
 - 0: done
-- 1: failed, or [refused](errors.md) by the server
+- 1: failed, or [refused](errors.md) by the server; --help says when
 - 2: bad usage: the command line, a variable or the configuration file is wrong
 - 3: the environment is misconfigured: AWS, Kubernetes or the clock of this machine; a retry does not help
 
@@ -281,8 +281,8 @@ func (p *page) long(text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if strings.HasPrefix(paragraph, "  ") {
 			fmt.Fprintf(p, "\n```\n%s\n```\n", strings.ReplaceAll(paragraph[2:], "\n  ", "\n"))
-		} else {
-			fmt.Fprintf(p, "\n%s\n", markdown(paragraph))
+		} else if text := markdown(paragraph); text != "" {
+			fmt.Fprintf(p, "\n%s\n", text)
 		}
 	}
 }
@@ -310,11 +310,12 @@ func flagText(f *pflag.Flag) string {
 var (
 	pageName    = regexp.MustCompile(`docs/([a-z-]+)/([a-z-]+)\.md(?:#([a-z-]+))?`)
 	commandName = regexp.MustCompile(`'(kinesin [^']+)'`)
+	refusals    = regexp.MustCompile(`\s*\bExit 1 (when|if|while) [^.]*\.`) // which --help lists
 )
 
 // markdown escapes what means something in a paragraph, and links pages.
 func markdown(text string) string {
-	text = strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
+	text = strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(strings.TrimSpace(refusals.ReplaceAllString(text, "")))
 	text = pageName.ReplaceAllStringFunc(text, func(path string) string {
 		found := pageName.FindStringSubmatch(path)
 		return strings.Replace("["+cmp.Or(found[3], found[2])+"](../"+path[len("docs/"):]+")", "../reference/", "", 1)
