@@ -19,7 +19,7 @@ func remote(c *Config) { c.Window = 16 * time.Second }
 func quick(context.Context, *sdk.Task[[]byte]) error { return nil }
 
 // TestWritesOfATasksLife counts the writes of a task's life, and DynamoDB's write units. Whoever adds a write
-// has to change this table and docs/internals/architecture.md.
+// has to change this table and docs/reference/cost.md.
 func TestWritesOfATasksLife(t *testing.T) {
 	failing := errors.New("not this time")
 	for _, c := range []struct {

@@ -91,9 +91,8 @@ func TestCommandsPage(t *testing.T) {
 
 // subjects are the parts of docs/reference/configuration.md: settings of a command, by their names.
 var subjects = []struct{ title, note, command, names string }{
-	{"Clients and workers", "Of all commands that call a server. **Several servers** over one store are a list: `--server 10.0.0.1:7070,10.0.0.2:7070`, " +
-		"16 at most. Clients use the first, and the next when that fails: at once if it refuses the connection, after 0.8 s if nothing " +
-		"answers. Workers keep their leases and running tasks meanwhile.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
+	{"Clients and workers", "Of all commands that call a server. A list of servers, such as `10.0.0.1:7070,10.0.0.2:7070`, has 16 at most; workers keep " +
+		"their leases and running tasks when one fails.", "get", "server token-file tls-ca-file tls-client-cert-file tls-client-key-file payload-key-file blobs output"},
 	{"Worker", "", "worker", "lambda concurrency lease grace name worker-version env http http-secret-file"},
 	{"Server", "Of the roles `inbound` serves clients, `hsc` serves workers, and `scheduler`, which includes `dispatcher`, dispatches due tasks; `targets` calls the targets of lambdas.", "serve", "listen roles horizon window payload-max drain match watch-workers targets-allow targets-functions targets-identities"},
 	{
@@ -245,13 +244,16 @@ func (p *page) section(c *cobra.Command) {
 
 // command writes a command, and those below it as a list.
 func (p *page) command(c *cobra.Command) {
+	usage, named := strings.TrimSuffix(c.UseLine(), " [flags]"), ""
 	var flags []string
-	described(c, func(f *pflag.Flag) { flags = append(flags, flagName(f)) })
-	named := ""
+	described(c, func(f *pflag.Flag) {
+		if !regexp.MustCompile("--" + f.Name + `\b`).MatchString(usage) {
+			flags = append(flags, flagName(f))
+		}
+	})
 	if flags != nil {
 		named = "Flags: " + strings.Join(flags, ", ") + "."
 	}
-	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
 	switch isNoun := c.HasSubCommands(); {
 	case !isNoun && !c.Parent().HasParent():
 		if usage != c.CommandPath() {
@@ -263,7 +265,6 @@ func (p *page) command(c *cobra.Command) {
 		}
 	case !isNoun:
 		usage, _, _ = strings.Cut(strings.TrimPrefix(usage, "kinesin "), "\n")
-		usage, _, _ = strings.Cut(usage, " [--") // the flags are behind
 		text := inline(cmp.Or(c.Long, c.Short+".")) + " " + named
 		fmt.Fprintf(p, "- `%s`: %s\n", usage, strings.TrimSpace(text))
 	case c.Parent().HasParent():
