@@ -77,7 +77,7 @@ func TestCommandsPage(t *testing.T) {
 	}
 	p.WriteString(cliIntro)
 	for _, row := range slices.Sorted(maps.Keys(p.sections)) {
-		if p.sections[row] > 1 {
+		if p.sections[row] > 2 {
 			p.WriteString(row)
 		}
 	}
@@ -202,7 +202,7 @@ func compare(t *testing.T, name, want string) {
 // page is a page of commands as Markdown.
 type page struct {
 	strings.Builder
-	sections map[string]int // lines about flags, by how many sections have them
+	sections map[string]int // lines about flags, by how many sections have them; those of three and more are described
 	nested   []string       // texts about nouns of nouns, of the section that is written
 }
 
