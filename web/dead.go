@@ -37,7 +37,6 @@ type deadBody struct {
 	Redrive  bool
 	Rejected []*kinesinv1.Rejected
 	Operates bool // may see what was rejected
-	RejMore  bool
 	Queues   []deadQueue
 }
 
@@ -92,7 +91,7 @@ func showDead(c *call) error {
 		if err != nil {
 			return err
 		}
-		b.Rejected, b.RejMore = response.GetRejected(), response.GetMore()
+		b.Rejected = response.GetRejected()
 	}
 	if err := c.addQueues(b); err != nil {
 		return err

@@ -17,12 +17,11 @@ import (
 
 // table is how a type of message is in JSON. It is made when the type is first used.
 type table struct {
-	descriptor protoreflect.MessageDescriptor
-	fields     []field           // in the order of the contract
-	byName     map[string]member // what a request may have, by name
-	isProblem  bool
-	isClaim    bool                         // it has nothing but a claim, and is one in JSON
-	mask       protoreflect.FieldDescriptor // of a change: names the fields to change; JSON has the members instead
+	fields    []field           // in the order of the contract
+	byName    map[string]member // what a request may have, by name
+	isProblem bool
+	isClaim   bool                         // it has nothing but a claim, and is one in JSON
+	mask      protoreflect.FieldDescriptor // of a change: names the fields to change; JSON has the members instead
 }
 
 // member is what a name in a request stands for.
@@ -60,7 +59,7 @@ func tableOf(d protoreflect.MessageDescriptor) *table {
 	if known, found := tables.Load(d); found {
 		return known.(*table) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	t := &table{descriptor: d, isProblem: d.FullName() == "kinesin.v1.Problem", mask: api.MaskOf(d), fields: make([]field, 0, d.Fields().Len()), byName: map[string]member{}}
+	t := &table{isProblem: d.FullName() == "kinesin.v1.Problem", mask: api.MaskOf(d), fields: make([]field, 0, d.Fields().Len()), byName: map[string]member{}}
 	isAnswer := !requested()[d.FullName()]
 	for i := range d.Fields().Len() {
 		f := field{FieldDescriptor: d.Fields().Get(i), kind: api.KindOf(d.Fields().Get(i)), max: api.ListMax(d.Fields().Get(i))}
