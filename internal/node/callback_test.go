@@ -17,13 +17,13 @@ import (
 func TestAReportAtAnotherServer(t *testing.T) {
 	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) {
 		r.lambda(admin.Lambda{Name: "mail"})
-		began, ended := make(chan sdk.ID, 2), make(chan error, 2)
+		began, ended := make(chan sdk.ID, 2), make(chan struct{}, 2)
 		var worker atomic.Pointer[string]
 		held := sdk.Hooks{LeaseHeld: func(id string, _ time.Duration) { worker.Store(&id) }}
 		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
 			began <- t.ID
 			<-ctx.Done()
-			ended <- context.Cause(ctx)
+			ended <- struct{}{}
 			return ctx.Err()
 		}, sdk.Slots(1), sdk.Observe(held))
 		first, second := r.schedule(sdk.Item{Lambda: "mail"}), r.schedule(sdk.Item{Lambda: "mail", In: time.Minute})

@@ -32,7 +32,7 @@ func checkLost(h *history, r *record) []Violation {
 		return nil
 	case r.report.State != want:
 		return r.breach(Lost, "is %s in the end, want %s", r.report.State, want)
-	case len(r.runs) == 0 && r.cancelled == nil && !(h.Called && want == "dead"):
+	case len(r.runs) == 0 && r.cancelled == nil && (!h.Called || want != "dead"):
 		return r.breach(Lost, "reported %s, and never started", r.report.State)
 	case want == "success" && !r.ran(OK):
 		return r.breach(Lost, "reported success, and no execution succeeded")

@@ -41,7 +41,7 @@ func TestPoisonInTheOnlyProcess(t *testing.T) {
 // The server sees that the processes have ended, and waits for no lease.
 func TestPoisonBeside(t *testing.T) {
 	t.Parallel()
-	poisoned(newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{}), "poison_beside", 1, 2)
+	poisoned(newSiteOf(t, harness.ServerOptions{Queued: queued}), "poison_beside", 1, 2)
 }
 
 // poisoned runs poisons among innocents, in processes that are started again when they die, while

@@ -42,9 +42,9 @@ func newSite(t *testing.T, queued bool, lambda admin.Lambda) *harness.Site {
 	return newSiteBy(t, harness.Workers, queued, lambda)
 }
 
-func newSiteOf(t *testing.T, o harness.ServerOptions, lambda admin.Lambda) *harness.Site {
+func newSiteOf(t *testing.T, o harness.ServerOptions) *harness.Site {
 	t.Helper()
-	return started(t, harness.Options{Server: o}, lambda)
+	return started(t, harness.Options{Server: o}, admin.Lambda{})
 }
 
 // newSiteBy is newSite with others that run the tasks.

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func receiverStopped(t *testing.T, by harness.Runner) {
 	s := started(t, harness.Options{Server: harness.ServerOptions{Queued: queued}, Runner: by, Bounds: judged}, admin.Lambda{Timeout: timeout, MaxAttempts: 1000})
 	stopped := s.Worker(harness.WorkerOptions{})
 	acting := s.Schedule(repeat(4, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2000}})...)
-	tasks := append(acting, s.Schedule(repeat(4, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 1500}})...)...)
+	tasks := slices.Concat(acting, s.Schedule(repeat(4, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 1500}})...))
 	starts(s, tasks)
 	stopped.Stop()
 	runtest.Eventually(t, timeout+soon, "attempts without an answer", func() bool {

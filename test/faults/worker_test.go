@@ -188,7 +188,7 @@ const takeoverMax = time.Second
 // lease.
 func TestWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: matched}, admin.Lambda{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched})
 	const slots = 10
 	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: 15 * time.Second})
 	warm(s)
@@ -214,7 +214,7 @@ func TestWorkerBesideKilled(t *testing.T) {
 // start elsewhere, which the checker sees to.
 func TestCommandWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued})
 	w := commandWorker(s)
 	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 4000}})...)
 	begun := starts(s, tasks)
@@ -234,7 +234,7 @@ func TestCommandWorkerBesideKilled(t *testing.T) {
 // is over.
 func TestWorkerBesideStopped(t *testing.T) {
 	t.Parallel()
-	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, admin.Lambda{})
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued})
 	const slots = 4
 	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	warm(s)

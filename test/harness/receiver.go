@@ -41,6 +41,7 @@ func (s *Site) aim() {
 // target is that of the site's lambda.
 func (s *Site) target() *admin.Target {
 	switch s.options.Runner {
+	case Workers:
 	case URL:
 		return &admin.Target{URL: "http://" + s.Receives + "/", Slots: targetSlots}
 	case Function, Event:
