@@ -132,7 +132,6 @@ class Session {
     }
     /** Works until it is told to stop, and returns false; or until the lease is lost and nothing runs any more, and returns true. */
     async run(stop) {
-        this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
         const claims = this.#claimAll(this.#startHeartbeats());
         try {
             await Promise.race([aborted(stop), aborted(this.#gone.signal)]);
@@ -197,8 +196,10 @@ class Session {
     }
     async #claimAll(ready) {
         await Promise.race([ready, aborted(this.#over.signal)]);
-        if (!this.#over.signal.aborted)
-            this.options.onRegister?.();
+        if (this.#over.signal.aborted)
+            return;
+        this.#log("info", "worker registered", { worker: this.lease.worker, lease: this.lease.lease });
+        this.options.onRegister?.();
         await Promise.all(this.pools.map((pool) => this.#claim(pool)));
     }
     /** Claims tasks of a pool for its free slots, and no more. */
