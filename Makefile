@@ -333,7 +333,7 @@ test/rules: ## alerts, their runbooks and dashboards; with promtool, of Debian's
 	cd tools/dashboards && go run . -check
 
 .PHONY: docs/metrics
-docs/metrics: ## the table of series in docs/reference/metrics.md
+docs/metrics: ## the list of series in docs/reference/metrics.md
 	go test ./server -run TestMetricsPage -update
 
 .PHONY: docs/cli
