@@ -101,12 +101,12 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 	}
 }
 
-// An upgrade of the module alone, which writes the same in a newer format, changes nothing: what calls changed since stays,
-// and no row is written again. The next change of a setting is applied as ever.
-func TestTheSameRegistrationInANewerFormat(t *testing.T) {
+// A registration that says the same in other words, as after an upgrade of the module alone, changes nothing: what calls
+// changed since stays, and no row is written again. The next change of a setting is applied as ever.
+func TestTheSameRegistrationInOtherWords(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		const crons, objective = `"crons":{"often":{"schedule":"@every 90s"}}`, `"objective":99`
-		r.put(`{"format":1,"max_attempts":3,"timeout_us":60000000,"quotas":{"rate":100,"by_priority":{"low":{"rate":20}}},` + crons + `,"objective":{"within_us":5000000,` + objective + `}}`)
+		r.put(`{"quotas":[{"priority":"low","rate":20},{"rate":100}],"timeout":"1m","format":2,` + crons + `,"objective":{` + objective + `,"within":"5000ms"},"max_attempts":3}`)
 		if _, err := r.admin().Quotas.Set(r.ctx, admin.Quota{Lambda: "mail", Rate: 50}, admin.QuotaSetOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -125,15 +125,15 @@ func TestTheSameRegistrationInANewerFormat(t *testing.T) {
 			return versions
 		}
 		before := rows()
-		const two = `,"timeout":"60s","quotas":[{"rate":100},{"priority":"low","rate":20}],` + crons + `,"objective":{"within":"5s",` + objective + `}}`
-		r.put(`{"format":2,"max_attempts":3` + two)
+		const rest = `,"timeout":"60s","quotas":[{"rate":100},{"priority":"low","rate":20}],` + crons + `,"objective":{"within":"5s",` + objective + `}}`
+		r.put(`{"format":2,"max_attempts":3` + rest)
 		now, err := r.admin().Lambdas.Get(r.ctx, "mail")
 		if after := rows(); err != nil || now.MaxAttempts != 9 || now.RegistrationRefused != "" || !slices.Equal(after, before) {
 			t.Errorf("the same registration made %+v, and rows of versions %v of %v, %v", now, after, before, err)
 		}
 		r.wantCrons("the same", "often of mail @every 90s revision 1 true")
 
-		r.put(`{"format":2,"max_attempts":4` + two)
+		r.put(`{"format":2,"max_attempts":4` + rest)
 		if now, err = r.admin().Lambdas.Get(r.ctx, "mail"); err != nil || now.MaxAttempts != 4 {
 			t.Errorf("another registration made %+v, %v", now, err)
 		}
