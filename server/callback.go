@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,11 +63,10 @@ func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, token string
 		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "report of more than %d bytes", callbackBytesMax)
 	}
 	var report api.AttemptReport
-	if err == nil {
-		err = json.Unmarshal(body, &report)
-	}
-	if err != nil {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, `no report: want JSON such as {"outcome":"success","result":{"n":1}}`)
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err != nil || !json.Valid(body) || d.Decode(&report) != nil {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, `no report: want JSON with outcome, result and error, such as {"outcome":"success","result":{"n":1}}`)
 	}
 	if report.Outcome == "running" {
 		cancel, err := s.node.Running(ctx, c)

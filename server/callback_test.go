@@ -75,6 +75,9 @@ func TestLongWorkBehindATarget(t *testing.T) {
 	if forged == token {
 		forged = "B" + token[1:]
 	}
+	for _, bad := range []string{"", "{}", `{"outcome":"done"}`, `{"outcome":"success","output":1}`, `{"outcome":"success"}{}`} {
+		want(token, bad, 400)
+	}
 	want(forged, `{"outcome":"success"}`, 403)
 	want(token[:40], `{"outcome":"success"}`, 403)
 	want("x", `{}`, 403)

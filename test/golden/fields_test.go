@@ -280,10 +280,11 @@ func TestModuleHasEachField(t *testing.T) {
 	}
 	but{
 		"backoff_min": "in backoff_seconds", "backoff_max": "in backoff_seconds",
-		"target": "the commands set it", "target_headers": "state of Terraform is no place for secrets", "target_secrets": "as target_headers",
+		"target_headers": "state of Terraform is no place for secrets", "target_secrets": "as target_headers",
 	}.check(t, "Lambda in the module", requestFields(&kinesinv1.Lambda{}), func(field string) bool {
 		return variable(field)+variable(field+"_seconds") != ""
 	})
+	but{}.check(t, "target in the module", requestFields(&kinesinv1.Target{}), member(variable("target")))
 	but{}.check(t, "breaker in the module", requestFields(&kinesinv1.Breaker{}), member(variable("breaker")))
 	but{"name": "the key of the map", "lambda": "the module's own", "version": "of calls", "managed_by": "the registration"}.check(t, "crons in the module", requestFields(&kinesinv1.Cron{}), member(variable("crons")))
 	but{"lambda": "the module's own", "managed_by": "the registration"}.check(t, "objective in the module", requestFields(&kinesinv1.SetObjectiveRequest{}), member(variable("objective")))

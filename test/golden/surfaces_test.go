@@ -74,6 +74,7 @@ func readDocument(t *testing.T) (d document, text string) {
 	if err := json.Unmarshal([]byte(e.body), &d); err != nil {
 		t.Fatal(err)
 	}
+	delete(d.Paths, "/v1/attempts/{token}") // needs a token that a server with targets has made
 	return d, e.body
 }
 

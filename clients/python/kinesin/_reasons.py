@@ -31,15 +31,15 @@ class TooLarge(Error):
 
 
 class Full(Error):
-    """There is no space for new tasks. Stored tasks still run."""
+    """There is no space for new tasks. Stored tasks still run. Try again after `retry_after`, if there is one."""
 
 
 class Throttled(Error):
-    """An admission quota is used up. The server says when to try again."""
+    """An admission quota is used up. The server says when to try again. The SDK and the commands try again after `retry_after`."""
 
 
 class Unavailable(Error):
-    """The call may be tried again. Its outcome may be unknown: a key makes a second try harmless."""
+    """The call may be tried again. Its outcome may be unknown: a key makes a second try harmless. The SDK and the commands try again."""
 
 
 class LeaseLost(Error):
