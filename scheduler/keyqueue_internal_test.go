@@ -314,7 +314,7 @@ func TestALoopIsWokenForASlotThatIsAwaited(t *testing.T) {
 // keys that ran low, so a row is read about once, and not once for each key.
 func TestPassesReadTheScheduleInOrder(t *testing.T) {
 	const keys, each, memory, page, atOnce = 400, 50, 5000, 8, 100
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the order of a schedule
+	rng := rand.New(rand.NewPCG(1, 2))
 	q := newKeyQueue(newInFlightLimit(memory), 4)
 	var rows []keyedRow
 	for i := range keys * each {

@@ -55,11 +55,8 @@ func structSchema(of reflect.Type) object {
 	for _, field := range reflect.VisibleFields(of) {
 		name, omits, _ := strings.Cut(field.Tag.Get("json"), ",")
 		property := object{"description": field.Tag.Get("jsonschema")}
-		switch field.Type.Kind() {
-		case reflect.Int:
-			property["type"] = aNumber["type"]
-		case reflect.String:
-			property["type"] = aText["type"]
+		if kind, has := map[reflect.Kind]object{reflect.Int: aNumber, reflect.String: aText}[field.Type.Kind()]; has {
+			property["type"] = kind["type"]
 		}
 		properties[name] = property
 		if omits == "" {

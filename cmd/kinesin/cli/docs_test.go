@@ -133,7 +133,7 @@ parentheses.
 server: http://127.0.0.1:7171
 listen: 127.0.0.1:7171
 data: /var/lib/kinesin
-roles: [inbound, scheduler, dispatcher, hsc]
+roles: [inbound, scheduler, dispatcher, hsc, targets]
 log-format: json
 ` + "```" + `
 
