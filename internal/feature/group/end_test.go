@@ -93,14 +93,14 @@ func TestWhatADeadCallLeftDoesNotCount(t *testing.T) {
 		if _, err := w.groups().Change(t.Context(), g.ID, func(g *Group) (control.Do, error) { g.Tries = []uint32{1}; return control.Store, nil }); err != nil {
 			t.Fatal(err)
 		}
-		k, stop := w.keeper(w.rows)
-		k.Ended(w.end(g, 0, task.Success))
-		k.Ended(w.end(g, 1, task.Dead)) // of the first try
 		member := &task.Member{Group: g.Key(), Index: 1, Until: g.Until(), Try: 1}
 		row := task.Task{ID: member.ID(), Partition: task.Partition{Lambda: 1}, State: task.Scheduled, Seq: 1, Due: now(), Wake: now(), Created: now(), Key: "k", Member: member, WakeRow: task.WakeRow{At: now(), Seq: 1}}
 		if results, err := w.rows.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: row}}); err != nil || results[0] != nil {
 			t.Fatal(results, err)
 		}
+		k, stop := w.keeper(w.rows)
+		k.Ended(w.end(g, 0, task.Success))
+		k.Ended(w.end(g, 1, task.Dead)) // of the first try
 		time.Sleep(time.Minute)
 		if w.follows() > 0 {
 			t.Fatal("a task follows although a member lives")
