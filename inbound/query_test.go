@@ -413,8 +413,8 @@ func TestWaitsForManyTasksReadWhatEnds(t *testing.T) {
 }
 
 func BenchmarkEndedWhenNobodyWaits(b *testing.B) {
-	in := inbound.New(inbound.Config{})
+	waits := inbound.NewWaits()
 	for b.Loop() {
-		in.Waits.Ended(nil)
+		waits.Ended(nil)
 	}
 }
