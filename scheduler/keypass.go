@@ -25,7 +25,7 @@ func (l *loop) passPage(ctx context.Context) error {
 	if !q.pass.underWay && len(q.low) == 0 {
 		k.again = now.Add(keyPassEvery)
 	}
-	if q.beginPass(); !q.pass.underWay { // what was low is so no more
+	if q.beginPass(); !q.pass.underWay { // no list is low any more
 		return nil
 	}
 	c := cursor{after: q.pass.after, through: l.reader.ahead.through}

@@ -440,22 +440,15 @@ func (q *keyQueue) beginPass() {
 	if p.underWay {
 		return
 	}
-	var target *keyList
-	low := q.low
-	q.low = low[:0]
-	for _, l := range low {
-		switch l.low = q.isLow(l); {
-		case !l.low:
-			q.dropIdle(l)
-			continue
-		case target == nil || l.from.less(target.from):
-			target = l
-		}
-		q.low = append(q.low, l)
-	}
-	clear(low[len(q.low):])
+	q.low = slices.DeleteFunc(q.low, func(l *keyList) bool {
+		l.low = q.isLow(l)
+		q.dropIdle(l)
+		return !l.low
+	})
 	from := q.unlistedFrom
-	if target != nil {
+	var target *keyList
+	if len(q.low) > 0 {
+		target = slices.MinFunc(q.low, func(a, b *keyList) int { return compareKeys(a.from, b.from) })
 		from = target.from
 	}
 	q.pass = keyPass{number: p.number + 1, underWay: target != nil || q.unlisted, from: from, after: from.previous(), target: target}
