@@ -21,9 +21,7 @@ const intro = "Durations are texts such as 90s, 5m or 36h. Times are by RFC 3339
 
 // describe returns the OpenAPI 3.1 document of routes, in JSON.
 func describe(routes []route) []byte {
-	problems := structSchema(reflect.TypeFor[api.HTTPProblem]())
-	problems["properties"].(object)["reason"].(object)[jsonform.WordsKey] = reasons() //nolint:errcheck,forcetypeassert // structSchema made them
-	d := describer{object{"Problem": problems}}
+	d := describer{object{"Problem": structSchema(reflect.TypeFor[api.HTTPProblem](), map[string][]string{"reason": reasons()})}}
 	paths := object{"/v1/attempts/{token}": object{"post": reportOperation()}}
 	for i := range routes {
 		r := &routes[i]
@@ -49,14 +47,17 @@ func describe(routes []route) []byte {
 	}), '\n')
 }
 
-// structSchema returns the schema of what encoding/json makes of a struct.
-func structSchema(of reflect.Type) object {
+// structSchema returns the schema of what encoding/json makes of a struct, and names the words that a member may have.
+func structSchema(of reflect.Type, words map[string][]string) object {
 	properties, required := object{}, []string{}
 	for _, field := range reflect.VisibleFields(of) {
 		name, omits, _ := strings.Cut(field.Tag.Get("json"), ",")
 		property := object{"description": field.Tag.Get("jsonschema")}
 		if kind, has := map[reflect.Kind]object{reflect.Int: aNumber, reflect.String: aText}[field.Type.Kind()]; has {
 			property["type"] = kind["type"]
+		}
+		if known := words[name]; known != nil {
+			property[jsonform.WordsKey] = known
 		}
 		properties[name] = property
 		if omits == "" {
@@ -77,7 +78,7 @@ func reportOperation() object {
 		"operationId": "reportAttempt", "summary": "Report how an attempt ended, or that it runs still, after the target answered 202",
 		"security": []object{}, "responses": responses,
 		"parameters":  []object{{"name": "token", "in": "path", "required": true, "description": "the header kinesin-callback-token of the call", "schema": object{"type": "string", "minLength": 1}}},
-		"requestBody": object{"required": true, "content": object{jsonType: object{"schema": structSchema(reflect.TypeFor[api.AttemptReport]())}}},
+		"requestBody": object{"required": true, "content": object{jsonType: object{"schema": structSchema(reflect.TypeFor[api.AttemptReport](), nil)}}},
 	}
 }
 

@@ -45,7 +45,7 @@ func in(all []netip.Prefix, a netip.Addr) bool {
 }
 
 // Check refuses, with ErrForbidden and task.ErrInvalid, the URL of a target whose host is an address to which no
-// connection would be made. Of a name that is known only when it is called.
+// connection would be made. Where a name leads is known only when it is called.
 func (g *Guard) Check(target string) error {
 	u, err := url.Parse(target)
 	if err != nil {
