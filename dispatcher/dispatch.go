@@ -14,7 +14,8 @@ import (
 const patientBefore = 6 * store.PatientMax
 
 // Dispatch carries out orders and returns the result of each. A first order whose message could not be sent
-// fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout.
+// fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout. The
+// end of ctx does not come between a write and its message, since a loop that ends tries nothing again.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	b := batch{results: make([]task.Dispatched, len(orders))}
 	orders = d.decideOccurrences(ctx, orders, b.results)
@@ -24,7 +25,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.D
 			b.plan(ctx, i, &orders[i])
 		}
 	}
-	d.apply(ctx, &b)
+	d.apply(context.WithoutCancel(ctx), &b)
 	unsent := d.send(ctx, b.messages)
 	for i := range b.results {
 		r := &b.results[i]

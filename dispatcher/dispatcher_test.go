@@ -57,11 +57,12 @@ type world struct {
 	late   []time.Duration
 }
 
-// trace is what the dispatcher did to the store and the queue, and where it is to die.
+// trace is what the dispatcher did to the store and the queue, and where it is to die, or its loop to end.
 type trace struct {
 	mu     sync.Mutex
 	steps  []string
 	dieAt  string // before that step
+	endAt  string // in that step
 	cancel context.CancelFunc
 }
 
@@ -69,7 +70,7 @@ func (tr *trace) step(name string) (alive bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.steps = append(tr.steps, name)
-	if tr.dieAt == name {
+	if tr.dieAt == name || tr.endAt == name {
 		tr.cancel()
 	}
 	return tr.dieAt != name
@@ -265,6 +266,20 @@ func TestACrashBetweenTheStepsLosesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A partition that another process takes over, or a process that ends, leaves no task that is enqueued and has no
+// message: it would start after its enqueue timeout.
+func TestALoopThatEndsSendsWhatItHasEnqueued(t *testing.T) {
+	inWorld(t, func(w *world) {
+		orders := []task.Order{w.waiting(1), w.retriable(2)}
+		ctx, cancel := context.WithCancel(w.ctx)
+		w.trace.endAt, w.trace.cancel = "put", cancel
+		wantNone(t, w.Dispatch(ctx, orders))
+		if ctx.Err() == nil || w.visible() != 2 || w.unsent != 0 {
+			t.Errorf("%d messages, %d unsent, of two tasks that were enqueued as the loop ended", w.visible(), w.unsent)
+		}
+	})
 }
 
 func TestEachWriteFailingEitherWayIsMadeGood(t *testing.T) {

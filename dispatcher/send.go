@@ -25,8 +25,8 @@ func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
 	d.send(ctx, messages)
 }
 
-// send puts messages on their queues, and repeats those that failed for a bounded time. It returns the tasks whose messages
-// are not on their queue, as far as is known; nil when all are.
+// send puts messages on their queues, and repeats those that failed for a bounded time, or until ctx ends. It returns the
+// tasks whose messages are not on their queue, as far as is known; nil when all are.
 func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[task.ID]error {
 	var failures []error
 	for try := range sendTriesMax {
@@ -36,7 +36,7 @@ func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[tas
 		if try > 0 && d.waitToSend(ctx, queue.NameFor(&messages[0].Task), failures[0]) != nil {
 			break
 		}
-		messages, failures = d.sendOnce(ctx, messages)
+		messages, failures = d.sendOnce(context.WithoutCancel(ctx), messages)
 	}
 	if len(messages) == 0 {
 		return nil
