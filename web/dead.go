@@ -35,9 +35,12 @@ type deadBody struct {
 	Read     int
 	More     bool // there are more dead tasks than were read
 	Redrive  bool
-	Rejected []*kinesinv1.Rejected
 	Operates bool // may see what was rejected
-	Queues   []deadQueue
+
+	Rejected     []*kinesinv1.Rejected
+	MoreRejected bool // there are more
+	Queues       []deadQueue
+	MoreQueues   bool // there are more deliver lambdas
 }
 
 // deadVersion is the dead tasks of which a worker of one version had an attempt.
@@ -91,7 +94,7 @@ func showDead(c *call) error {
 		if err != nil {
 			return err
 		}
-		b.Rejected = response.GetRejected()
+		b.Rejected, b.MoreRejected = response.GetRejected(), response.GetMore()
 	}
 	if err := c.addQueues(b); err != nil {
 		return err
@@ -192,9 +195,14 @@ func (c *call) addQueues(b *deadBody) error {
 	if err != nil {
 		return err
 	}
+	asked := 0
 	for _, l := range response.GetLambdas() {
-		if l.GetMode() != "deliver" || !c.sees(l.GetName()) || len(b.Queues) == deliverAskedMax {
+		if l.GetMode() != "deliver" || !c.sees(l.GetName()) {
 			continue
+		}
+		if asked++; asked > deliverAskedMax {
+			b.MoreQueues = true
+			return nil
 		}
 		count, err := c.DeadLetters.CountDeadLetters(c.r.Context(), &kinesinv1.CountDeadLettersRequest{Lambda: l.GetName()})
 		if err != nil {

@@ -24,7 +24,10 @@ func deadPage(b *deadBody) g.Node {
 			link(b.path(""), "By error", current(!byVersion)), link(b.path(byWorkerVersion), "By worker version", current(byVersion)),
 		}),
 		deadFound(b),
-		g.If(len(b.Queues) > 0, section("queues", "Dead-letter queues of deliver lambdas", deadQueues(b.Queues))),
+		g.If(len(b.Queues) > 0, section(
+			"queues", "Dead-letter queues of deliver lambdas", deadQueues(b.Queues),
+			g.If(b.MoreQueues, meta(text("These are of the first "+strconv.Itoa(deliverAskedMax)+" deliver lambdas; for another one: "), code("kinesin dead-letter count LAMBDA"))),
+		)),
 		g.If(b.Operates, section("rejected", "Rejected inbound messages", rejectedList(b))),
 	}
 }
@@ -149,11 +152,12 @@ func rejectedList(b *deadBody) g.Node {
 			td(r.GetLambda()), h.Td(moment(r.GetRejected())), tdNumber(bytesText(r.GetBytes())),
 		)
 	}))
+	more := g.If(b.MoreRejected, meta(text("These are the first "+strconv.Itoa(len(b.Rejected))+". All: "), code("kinesin inbound rejected list")))
 	if !b.Redrive {
-		return rejected
+		return g.Group{rejected, more}
 	}
 	return post(
-		rejected, buttons(button("Accept the selected again", forAction("retry"))),
+		rejected, more, buttons(button("Accept the selected again", forAction("retry"))),
 		h.P(reasonField("Reason, to delete", size(30)), text(" "), danger("Delete the selected for good", forAction("delete"))),
 	)
 }

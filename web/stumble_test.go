@@ -89,7 +89,15 @@ func (fakeInbound) GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (
 }
 
 func (fakeInbound) ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
-	return &kinesinv1.ListRejectedResponse{Rejected: []*kinesinv1.Rejected{{Name: "one"}}}, nil
+	return &kinesinv1.ListRejectedResponse{Rejected: []*kinesinv1.Rejected{{Name: "one"}}, More: true}, nil
+}
+
+func TestDeadLettersSayThatThereAreMore(t *testing.T) {
+	k, _ := newFakes("mail")
+	k.Inbound = fakeInbound{}
+	if body := as(k, access.All(), "GET", "/ui/dead", nil).Body.String(); !strings.Contains(body, "These are the first 1. All:") {
+		t.Error("nothing says that more messages were rejected")
+	}
 }
 
 // No page of a read-only console has a form that changes anything.
