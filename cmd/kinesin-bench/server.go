@@ -71,8 +71,9 @@ func (a *app) startServer(ctx context.Context, folder string) (*server, error) {
 		}
 		s.data = data
 	}
+	// With a log of JSON the server tells nobody where the tasks are kept, which are removed.
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, append([]string{"serve", //nolint:gosec // it is kinesin
-		"--data", filepath.Join(data, "data"), "--listen", "127.0.0.1:0", "--log-level", "warn", "-o", "json"}, a.serve...)...)
+		"--data", filepath.Join(data, "data"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--log-format", "json", "-o", "json"}, a.serve...)...)
 	s.cmd.Env = settings.Without(a.env)
 	s.cmd.Stderr = a.stderr
 	s.cmd.SysProcAttr = executor.OwnGroup() // Ctrl-C is for this process, which then stops the server
