@@ -1,6 +1,9 @@
 package target
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
@@ -21,6 +24,27 @@ func Conclude(t *sdk.Task[[]byte], o controller.Outcome) error {
 		t.SetResult(o.Result)
 	}
 	return nil
+}
+
+// TimesCalls is the option of a client whose workers call targets: there the timeout of an attempt is that of its call, which
+// Within begins. A call that has waited for its host gets as long as any other.
+func TimesCalls() sdk.ClientOption {
+	return sdkconfig.WithControllers(func(_ context.Context, c *controller.Config) { c.OwnTimeouts = true })
+}
+
+// Within returns a context that ends when a call times out that begins now. done ends it, and has the outcome of a call that
+// has timed out say so.
+func Within(ctx context.Context, t *sdk.Task[[]byte]) (call context.Context, done func(*controller.Outcome)) {
+	call, end := context.WithCancel(ctx)
+	if t.Timeout > 0 {
+		call, end = context.WithTimeoutCause(ctx, t.Timeout, sdk.ErrTimeout)
+	}
+	return call, func(o *controller.Outcome) {
+		if o.Kind == task.OutcomeRetriable && errors.Is(context.Cause(call), sdk.ErrTimeout) {
+			o.Error = fmt.Sprintf("timed out after %v: %s", t.Timeout, o.Error)
+		}
+		end()
+	}
 }
 
 // Class returns the class by which calls are counted, for the HTTP status of an answer: "2xx" to "5xx", or "none" for 0.

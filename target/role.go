@@ -87,7 +87,7 @@ func New(c Config) *Role {
 func (r *Role) Run(ctx context.Context) error {
 	transport := inproc.New(r.Server)
 	defer transport.Close()
-	client, err := sdk.NewClient("http://server", sdk.WithHTTPClient(&http.Client{Transport: transport}), sdk.WithLogger(r.Log))
+	client, err := sdk.NewClient("http://server", sdk.WithHTTPClient(&http.Client{Transport: transport}), sdk.WithLogger(r.Log), TimesCalls())
 	if err != nil {
 		return fmt.Errorf("targets: %w", err)
 	}

@@ -168,6 +168,9 @@ type Config struct {
 	Grace     time.Duration
 	KillAfter time.Duration
 
+	// OwnTimeouts leaves it to Execute to end an attempt at its timeout.
+	OwnTimeouts bool
+
 	// Linger is the least time between two messages with few results: LingerDefault; negative for none. Each
 	// message costs the server a wake-up, a commit and a sync.
 	Linger time.Duration

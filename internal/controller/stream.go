@@ -167,6 +167,9 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 		return nil // malformed, or here already
 	}
 	a := attemptOf(k, c, s.byLambda[c.Lambda])
+	if s.cfg.OwnTimeouts {
+		a.timeout = 0
+	}
 	s.admitted++
 	a.number = s.admitted
 	s.attempts[k] = a

@@ -55,7 +55,9 @@ func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
 }
 
 // Outcome makes one invocation, and returns how its answer ends the attempt.
-func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Outcome {
+func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) (o controller.Outcome) {
+	ctx, done := target.Within(ctx, t)
+	defer done(&o)
 	in := &lambda.InvokeInput{FunctionName: &r.arn, Payload: event(t.Payload), InvocationType: types.InvocationTypeEvent}
 	if !r.async {
 		in.InvocationType, in.ClientContext = types.InvocationTypeRequestResponse, clientContext(t)

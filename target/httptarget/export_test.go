@@ -14,8 +14,11 @@ var Sign = sign
 // Allows is Guard.allows.
 func (g *Guard) Allows(to netip.AddrPort) bool { return g.allows(to) }
 
-// HostsMax is hostsMax.
-const HostsMax = hostsMax
+// Bounds of windows.
+const (
+	HostsMax    = hostsMax
+	WindowFirst = int(windowFirst)
+)
 
 // Verdicts.
 const (

@@ -2,6 +2,7 @@ package httptarget
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,15 @@ func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
 	return target.Conclude(t, r.Outcome(ctx, t))
 }
 
-// Outcome makes one call, and returns how its answer ends the attempt.
-func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Outcome {
+// Bounds of the wait for the window of a host: as long as a call may take, and waitDefault where that has no limit.
+const (
+	waitMin     = time.Second
+	waitDefault = time.Minute
+)
+
+// Outcome waits until the host takes one more call, makes it, and returns how its answer ends the attempt. A task that waits
+// too long goes back to its queue, which is no failure.
+func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) (o controller.Outcome) {
 	u, err := r.url.Of(t.Key, t.Tags)
 	if err != nil {
 		return controller.Outcome{Kind: task.OutcomeFatal, Error: err.Error()}
@@ -50,7 +58,16 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 	if err != nil {
 		return controller.Outcome{Kind: task.OutcomeRetriable, Error: err.Error()}
 	}
-	a, err := r.call(ctx, t, u, token)
+	w := r.client.windows.get(u.Host)
+	if err := enterWithin(ctx, w, max(cmp.Or(t.Timeout, waitDefault), waitMin)); err != nil {
+		if ctx.Err() != nil {
+			return noAnswer(u.Host, err)
+		}
+		return controller.Outcome{Kind: task.OutcomeReleased, Error: u.Host + " has as many calls as it takes"}
+	}
+	ctx, timed := target.Within(ctx, t)
+	defer timed(&o)
+	a, err := r.call(ctx, w, t, u, token)
 	r.client.called(t.Lambda, a.class())
 	if err != nil {
 		return noAnswer(u.Host, err)
@@ -66,8 +83,22 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) controller.Ou
 	return a.outcome(t, u.Host, r.client.clock.Now().Time())
 }
 
-// call waits for the window of the host, and makes the call.
-func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, token string) (a *answer, err error) {
+// enterWithin enters the window of a host, if it has one, and waits for that no longer than most.
+func enterWithin(ctx context.Context, w *window, most time.Duration) error {
+	if w == nil {
+		return nil
+	}
+	ctx, end := context.WithTimeout(ctx, most)
+	defer end()
+	return w.enter(ctx)
+}
+
+// call makes the call, in a window that it has entered, if the host has one.
+func (r *Runner) call(ctx context.Context, w *window, t *sdk.Task[[]byte], u *url.URL, token string) (a *answer, err error) {
+	v := unknown
+	if began := r.client.clock.Now(); w != nil {
+		defer func() { w.leave(v, began, r.client.clock.Now()) }()
+	}
 	request, err := r.request(ctx, t, u)
 	if err != nil {
 		return nil, err
@@ -79,22 +110,19 @@ func (r *Runner) call(ctx context.Context, t *sdk.Task[[]byte], u *url.URL, toke
 	if err != nil {
 		return nil, err
 	}
-	if w := r.client.windows.get(u.Host); w != nil {
-		if err := w.enter(ctx); err != nil {
-			return nil, fmt.Errorf("it gets %w", err)
-		}
-		began := r.client.clock.Now()
-		defer func() { w.leave(verdictOf(ctx, a, err), began, r.client.clock.Now()) }()
-	}
+	a, err = answerTo(client, request)
+	v = verdictOf(ctx, a, err)
+	return a, err
+}
+
+// answerTo makes a call.
+func answerTo(client *http.Client, request *http.Request) (*answer, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	if a, err = readAnswer(response); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return readAnswer(response)
 }
 
 // verdictOf returns what a call tells of its host.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/target/httptarget"
 	"github.com/kinesin-io/kinesin/task"
@@ -214,6 +215,54 @@ func TestACallEndsWithItsAttempt(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	<-left
+}
+
+// A host that has as many calls as it takes costs the tasks that wait for it neither an attempt nor time: the time-out is that
+// of the call.
+func TestTheWaitForAHostIsNoPartOfTheCall(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	calls, answers := make(chan struct{}), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls <- struct{}{}
+		<-answers
+	}))
+	defer srv.Close()
+	r := runner(t, task.Target{URL: srv.URL})
+	outcomes := make(chan controller.Outcome)
+	call := func(timeout time.Duration) {
+		of := attempt()
+		of.Timeout = timeout
+		go func() { outcomes <- r.Outcome(t.Context(), of) }()
+	}
+	for range httptarget.WindowFirst { // which the host takes
+		call(time.Minute)
+		<-calls
+	}
+	call(time.Millisecond)
+	if o := <-outcomes; o.Kind != task.OutcomeReleased {
+		t.Errorf("an attempt whose call was not made ended as %+v", o)
+	}
+	began := time.Now()
+	call(timeout)
+	time.Sleep(timeout * 3 / 4)
+	answers <- struct{}{}
+	<-calls
+	time.Sleep(time.Until(began.Add(timeout + timeout/10)))
+	for range httptarget.WindowFirst {
+		answers <- struct{}{}
+	}
+	for range httptarget.WindowFirst + 1 {
+		if o := <-outcomes; o.Kind != task.OutcomeSuccess {
+			t.Errorf("%+v", o)
+		}
+	}
+	call(timeout / 10)
+	<-calls
+	if o := <-outcomes; o.Kind != task.OutcomeRetriable || !strings.HasPrefix(o.Error, "timed out after 200ms: no answer from ") {
+		t.Errorf("an attempt whose call got no answer ended as %+v", o)
+	}
+	answers <- struct{}{}
 }
 
 func TestATaskWithoutAWordOfTheURL(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/target"
 	"github.com/kinesin-io/kinesin/target/httptarget"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,7 +26,7 @@ func (a *app) workByHTTP(ctx context.Context, flags *workerFlags) error {
 	if err != nil {
 		return usagef("--http: %v", err)
 	}
-	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)))
+	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)), target.TimesCalls())
 	if err != nil {
 		return err
 	}
