@@ -57,4 +57,7 @@ func Class(status int) string {
 
 // MayPutOff reports whether a task whose target asks to be called later is put off once more. If not, that counts as
 // a failure: a target cannot put tasks off forever.
-func MayPutOff(t *sdk.Task[[]byte]) bool { return t.Attempt-1-t.Failures-t.WorkerLost < putOffMax }
+func MayPutOff(t *sdk.Task[[]byte]) bool { return PutOffs(t) < putOffMax }
+
+// PutOffs returns how often a task was put off.
+func PutOffs(t *sdk.Task[[]byte]) int { return max(t.Attempt-1-t.Failures-t.WorkerLost, 0) }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -45,14 +47,17 @@ func (ws *windows) Get(host string) *Window { return ws.get(host) }
 // Len returns how many hosts have a window.
 func (ws *windows) Len() int { return len(ws.of) }
 
-// Enter is enter.
-func (w *window) Enter(ctx context.Context) error { return w.enter(ctx) }
+// ErrBusy is errBusy.
+var ErrBusy = errBusy
+
+// Enter is enter, with a minute as the longest wait.
+func (w *window) Enter(ctx context.Context) error { return w.enter(ctx, clock.Real(), time.Minute) }
 
 // EnterAll enters n times.
 func (w *window) EnterAll(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		if err := w.enter(t.Context()); err != nil {
+		if err := w.Enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/target"
@@ -40,14 +41,14 @@ func (r *Runner) Run(ctx context.Context, t *sdk.Task[[]byte]) error {
 	return target.Conclude(t, r.Outcome(ctx, t))
 }
 
-// Bounds of the wait for the window of a host: as long as a call may take, and waitDefault where that has no limit.
-const (
-	waitMin     = time.Second
-	waitDefault = time.Minute
-)
+// waitDefault is how long a call waits for the window of its host where it may take any time.
+const waitDefault = time.Minute
+
+// putOff is how long a task stays away whose host takes no more calls, by how often that happened.
+var putOff = backoff.Policy{Min: time.Second, Max: time.Minute}
 
 // Outcome waits until the host takes one more call, makes it, and returns how its answer ends the attempt. A task that waits
-// too long goes back to its queue, which is no failure.
+// too long is put off, which is no failure.
 func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) (o controller.Outcome) {
 	u, err := r.url.Of(t.Key, t.Tags)
 	if err != nil {
@@ -59,11 +60,13 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) (o controller
 		return controller.Outcome{Kind: task.OutcomeRetriable, Error: err.Error()}
 	}
 	w := r.client.windows.get(u.Host)
-	if err := enterWithin(ctx, w, max(cmp.Or(t.Timeout, waitDefault), waitMin)); err != nil {
-		if ctx.Err() != nil {
+	if w != nil {
+		switch err := w.enter(ctx, r.client.clock, cmp.Or(t.Timeout, waitDefault)); {
+		case errors.Is(err, errBusy):
+			return controller.Outcome{Kind: task.OutcomeSnoozed, Delay: putOff.Pause(r.client.clock, target.PutOffs(t)), Error: u.Host + " is not called now: " + err.Error()}
+		case err != nil:
 			return noAnswer(u.Host, err)
 		}
-		return controller.Outcome{Kind: task.OutcomeReleased, Error: u.Host + " has as many calls as it takes"}
 	}
 	ctx, timed := target.Within(ctx, t)
 	defer timed(&o)
@@ -81,16 +84,6 @@ func (r *Runner) Outcome(ctx context.Context, t *sdk.Task[[]byte]) (o controller
 		}
 	}
 	return a.outcome(t, u.Host, r.client.clock.Now().Time())
-}
-
-// enterWithin enters the window of a host, if it has one, and waits for that no longer than most.
-func enterWithin(ctx context.Context, w *window, most time.Duration) error {
-	if w == nil {
-		return nil
-	}
-	ctx, end := context.WithTimeout(ctx, most)
-	defer end()
-	return w.enter(ctx)
 }
 
 // call makes the call, in a window that it has entered, if the host has one.

@@ -2,9 +2,12 @@ package httptarget
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -14,6 +17,8 @@ const (
 	// A host gets windowFirst calls at a time at first, and windowMax at most.
 	windowFirst = 10.0
 	windowMax   = task.TargetSlotsMax
+	// lineMax is how long a call waits that is not among the next.
+	lineMax = time.Second
 )
 
 // windows holds the window of each host that is called, or was not long ago.
@@ -57,9 +62,13 @@ func (ws *windows) get(host string) *window {
 	return w
 }
 
-// enter waits until the host may get another call, and counts it; the caller leaves. Its error is the cause of
-// the context's end.
-func (w *window) enter(ctx context.Context) error {
+// errBusy is returned to a call that waits too long.
+var errBusy = errors.New("the host has as many calls as it takes")
+
+// enter waits until the host may get another call, and counts it; the caller leaves. As many calls as the host takes at a
+// time wait for most, so that the next are there; others wait for lineMax, and leave their slots to calls of other hosts then.
+// The error is errBusy, or the cause of the context's end.
+func (w *window) enter(ctx context.Context, c clock.Clock, most time.Duration) (err error) {
 	w.mu.Lock()
 	if w.open < int(w.size) && len(w.waiting) == 0 {
 		w.open++
@@ -69,10 +78,22 @@ func (w *window) enter(ctx context.Context) error {
 	turn := make(chan struct{})
 	w.waiting = append(w.waiting, turn)
 	w.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
+	timer := c.NewTimer(lineMax)
+	defer timer.Stop()
+	for err == nil {
+		select {
+		case <-turn:
+			return nil
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-timer.C():
+			if most -= lineMax; most <= 0 || !w.isNext(turn) {
+				err = errBusy
+				break
+			}
+			timer.Reset(most)
+			most = 0
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +103,14 @@ func (w *window) enter(ctx context.Context) error {
 		w.open--
 		w.admit()
 	}
-	return context.Cause(ctx)
+	return err
+}
+
+// isNext reports whether a call that waits is among the next that the host gets.
+func (w *window) isNext(turn chan struct{}) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Index(w.waiting, turn) < int(w.size)
 }
 
 // verdict says what a call tells of its host.

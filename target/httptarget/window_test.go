@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kinesin-io/kinesin/target/httptarget"
 )
@@ -85,6 +86,34 @@ func TestCallsThatWaitGoOnInTheirOrder(t *testing.T) {
 		if fmt.Sprint(order) != "[0 2 3]" {
 			t.Errorf("went on: %v", order)
 		}
+	})
+}
+
+// A host that is dead holds a few slots, and the others leave theirs after a moment.
+func TestFewCallsWaitForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := httptarget.NewWindows().Get("a")
+		w.EnterAll(t, 10)
+		began := time.Now()
+		waited := map[time.Duration]int{}
+		results := make(chan time.Duration)
+		for range 100 {
+			go func() {
+				if err := w.Enter(t.Context()); !errors.Is(err, httptarget.ErrBusy) {
+					t.Error(err)
+				}
+				results <- time.Since(began)
+			}()
+		}
+		for range 100 {
+			waited[<-results]++
+		}
+		if waited[time.Second] != 90 || waited[time.Minute] != 10 {
+			t.Errorf("waited: %v", waited)
+		}
+		go w.Leave(httptarget.Good, 1, 2)
+		w.EnterAll(t, 1)
 	})
 }
 
