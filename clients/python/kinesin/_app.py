@@ -14,13 +14,13 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._client import Client, Lambda, P, set_fields
+from ._client import Client, Item, Lambda, P, set_fields
 from ._errors import Fatal
 from ._pools import Processes, Threads
-from ._reasons import Exists, Invalid
+from ._reasons import Exists, Invalid, PermissionDenied, UnknownLambda
 from ._task import Task, task_of
 from ._tracing import below
-from ._types import Options
+from ._types import Options, Scheduled
 from ._wire import Duration, Misfit, load_payload, seconds
 from ._worker import Attempt, Worker, outcome_of, success
 
@@ -89,11 +89,22 @@ class App(Client):
             with contextlib.suppress(Exists):
                 await self.transport.call("POST", "/lambdas", {"name": name, **h.settings})
 
+    async def schedule(self, item: Item) -> Scheduled:
+        """Schedules a task, with what follows it. When it returns, all of it is durable. Lambdas of handlers that are
+        missing are created."""
+        try:
+            return await super().schedule(item)
+        except UnknownLambda:
+            with contextlib.suppress(PermissionDenied):
+                await self.ensure()
+        return await super().schedule(item)
+
     async def run(
         self, slots: int = 100, *, lease: Duration | None = None, grace: Duration = "25s", kill_after: Duration = "5s",
         name: str | None = None, version: str | None = None, signals: bool = True, exit_with: Callable[[int], Any] = os._exit,
     ) -> None:  # fmt: skip
         """Runs tasks until SIGTERM, SIGINT, stop or a cancel; then it drains: handlers may go on for the grace.
+        Lambdas that are missing are created.
 
         It raises Abandoned when handlers do not return kill_after later, and a refusal of the server, such as
         PermissionDenied, at once. When the lease is lost and handlers do not stop, exit_with ends the process.
@@ -110,7 +121,8 @@ class App(Client):
         run = _Run(self._handlers, list(self._middleware), seconds(kill_after))
         name = name or f"{socket.gethostname()}-{os.getpid()}"
         registration = set_fields(name=name, version=version, lease=lease, groups=groups)
-        run.worker = Worker(self.transport, registration, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
+        lambdas = {n: h.settings for n, h in self._handlers.items()}
+        run.worker = Worker(self.transport, registration, lambdas, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
         self._running = run
         try:
             signals = signals and threading.current_thread() is threading.main_thread()

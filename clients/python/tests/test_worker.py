@@ -496,6 +496,32 @@ async def test_a_cancel_of_run_drains(app, name):
     assert await workers_of(app, name) == 0  # it has left
 
 
+@on_loop
+async def test_lambdas_that_are_missing_are_created(app, name):
+    ran = []
+
+    @app.handler(name, max_attempts=8)
+    async def one(task):
+        ran.append(task.payload)
+
+    for handlers in (1, 2):  # the worker registers for none that exists, then for one that does not
+        run = asyncio.create_task(app.run(signals=False))
+        await until(lambda: app._running and app._running.worker.session)
+        await app.lambda_(name).schedule(handlers)
+        await until(lambda: handlers in ran)
+        app.stop()
+        await run
+        if handlers == 1:
+            other = app.handler(f"{name}-other")(one.function)
+    assert (await other.schedule(3, delay="1h")).id
+    settings = await app.transport.call("GET", f"/lambdas/{name}")
+    assert settings["max_attempts"] == 8
+    with pytest.raises(kinesin.UnknownLambda):
+        await app.lambda_(f"{name}-nowhere").schedule(1)
+    scheduled = app.handler(f"{name}-scheduled")(one.function)
+    assert (await scheduled.schedule(4, delay="1h")).id
+
+
 async def workers_of(app, name):
     return (await app.transport.call("GET", f"/lambdas/{name}", params={"live": True}))["live"].get("workers")
 

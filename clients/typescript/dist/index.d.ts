@@ -101,9 +101,9 @@ export declare class Kinesin {
     ensure(): Promise<void>;
     /** Wraps every handler. */
     use(...middleware: Middleware[]): this;
-    /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
+    /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Lambdas that are missing are created. Fails with a refusal of the server, LeaseLost or Abandoned. */
     run(options?: RunOptions): Promise<void>;
-    /** Schedules a task with all that follows it. When it returns, the task is durable. */
+    /** Schedules a task with all that follows it. When it returns, the task is durable. Lambdas of handlers that are missing are created. */
     schedule(item: Item, o?: CallSignal): Promise<Scheduled>;
     /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
     scheduleMany(items: Item[], o?: CallSignal): Promise<(Scheduled | KinesinError)[]>;

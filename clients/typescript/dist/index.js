@@ -1,5 +1,5 @@
 import { checkCount, errorOf, requestId, Servers, toWire } from "./call.js";
-import { Exists, KinesinError, Throttled, TooLate, Unavailable } from "./errors.js";
+import { Exists, KinesinError, PermissionDenied, Throttled, TooLate, Unavailable, UnknownLambda } from "./errors.js";
 export * from "./errors.js";
 /** Schedules tasks, reads and changes them, and runs them. */
 export class Kinesin {
@@ -43,16 +43,25 @@ export class Kinesin {
         this.middleware.push(...middleware);
         return this;
     }
-    /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
+    /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Lambdas that are missing are created. Fails with a refusal of the server, LeaseLost or Abandoned. */
     async run(options = {}) {
         const worker = "./worker.js"; // bundlers for edge runtimes must not follow this import
         const { run } = (await import(/* webpackIgnore: true */ /* @vite-ignore */ worker));
         await run(this, options);
     }
-    /** Schedules a task with all that follows it. When it returns, the task is durable. */
+    /** Schedules a task with all that follows it. When it returns, the task is durable. Lambdas of handlers that are missing are created. */
     async schedule(item, o = {}) {
         const { lambda, ...rest } = this.#withTrace(item);
-        return this.call("POST", `/v1/lambdas/${part(lambda)}/tasks`, { ...rest, requestId: requestId() }, o);
+        const call = () => this.call("POST", `/v1/lambdas/${part(lambda)}/tasks`, { ...rest, requestId: requestId() }, o);
+        try {
+            return await call();
+        }
+        catch (error) {
+            if (!(error instanceof UnknownLambda) || this.registrations.size === 0)
+                throw error;
+            await this.ensure().catch((denied) => { throw denied instanceof PermissionDenied ? error : denied; });
+            return call();
+        }
     }
     /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
     async scheduleMany(items, o = {}) {

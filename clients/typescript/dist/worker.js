@@ -71,8 +71,7 @@ async function register(app, o, stop, lost) {
         const sent = [monotonicMs(), Date.now()];
         try {
             const r = await app.servers.once("POST", "/v1/work/register", { body, signal: stop });
-            if (r.missing.length > 0)
-                log("warn", "lambdas of this worker do not exist yet; it runs their tasks when they are created", { lambdas: r.missing });
+            await create(app, r.missing, log);
             for (const ack of r.acks)
                 if (ack.problem)
                     log("warn", "result of the lost lease refused", { claim: ack.claim, reason: ack.problem.reason });
@@ -90,12 +89,28 @@ async function register(app, o, stop, lost) {
             }
             if (refusals.some((refusal) => error instanceof refusal))
                 throw error;
-            if (failures++ % 20 === 0)
+            const created = error instanceof UnknownLambda && await create(app, [...app.registrations.keys()], log);
+            if (failures++ === 0 && created)
+                continue;
+            if (failures % 20 === 1)
                 log("warn", error instanceof UnknownLambda ? "no lambda of this worker exists yet; waiting" : "register failed; trying again", { error: String(error) });
             await sleep(backoff(failures, 100, error instanceof UnknownLambda ? 2_000 : 5_000), stop).catch(() => { });
         }
     }
     return undefined;
+}
+/** Creates lambdas, and returns whether it could. The server runs the tasks of others when somebody creates them. */
+async function create(app, missing, log) {
+    for (const name of missing) {
+        try {
+            await app.registrations.get(name).ensure();
+        }
+        catch (error) {
+            log("warn", "a lambda does not exist, and was not created", { lambda: name, error: String(error) });
+            return false;
+        }
+    }
+    return true;
 }
 /** What a worker does under one lease. */
 class Session {

@@ -5,7 +5,7 @@ import type {
   GroupInfo, GroupSettings, Item, Job, LambdaInfo, LambdaSettings, Member, Problem, RedriveOptions, Scheduled, TaskChanges, TaskInfo, Time,
 } from "./api.js";
 import { checkCount, errorOf, requestId, Servers, toWire } from "./call.js";
-import { Exists, KinesinError, Throttled, TooLate, Unavailable } from "./errors.js";
+import { Exists, KinesinError, PermissionDenied, Throttled, TooLate, Unavailable, UnknownLambda } from "./errors.js";
 import type { HandlerOptions, Registration, RunOptions, Task } from "./worker.js";
 
 export type * from "./api.js";
@@ -82,17 +82,24 @@ export class Kinesin {
     return this;
   }
 
-  /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Fails with a refusal of the server, LeaseLost or Abandoned. */
+  /** Runs tasks until SIGTERM, SIGINT or the signal; then drains. Lambdas that are missing are created. Fails with a refusal of the server, LeaseLost or Abandoned. */
   async run(options: RunOptions = {}): Promise<void> {
     const worker = "./worker.js"; // bundlers for edge runtimes must not follow this import
     const { run } = (await import(/* webpackIgnore: true */ /* @vite-ignore */ worker)) as typeof import("./worker.js");
     await run(this, options);
   }
 
-  /** Schedules a task with all that follows it. When it returns, the task is durable. */
+  /** Schedules a task with all that follows it. When it returns, the task is durable. Lambdas of handlers that are missing are created. */
   async schedule(item: Item, o: CallSignal = {}): Promise<Scheduled> {
     const { lambda, ...rest } = this.#withTrace(item);
-    return this.call("POST", `/v1/lambdas/${part(lambda)}/tasks`, { ...rest, requestId: requestId() }, o);
+    const call = () => this.call<Scheduled>("POST", `/v1/lambdas/${part(lambda)}/tasks`, { ...rest, requestId: requestId() }, o);
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof UnknownLambda) || this.registrations.size === 0) throw error;
+      await this.ensure().catch((denied) => { throw denied instanceof PermissionDenied ? error : denied; });
+      return call();
+    }
   }
 
   /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */

@@ -145,3 +145,11 @@ export function deferred<T = void>() {
 export function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => (signal.aborted ? reject(signal.reason) : signal.addEventListener("abort", () => reject(signal.reason))));
 }
+
+/** Returns when something is so. */
+export async function until(is: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; !(await is()); tries++) {
+    if (tries > 500) throw new Error("not so after ten seconds");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

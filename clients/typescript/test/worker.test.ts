@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { Abandoned, Cancelled, Draining, Fatal, Invalid, type Item, Kinesin, Release, Snooze, type Task, TimedOut } from "kinesin";
-import { appOf, deferred, Server, untilAborted, work } from "./server.js";
+import { appOf, deferred, Server, until, untilAborted, work } from "./server.js";
 
 const server = new Server();
 before(() => server.start());
@@ -65,6 +65,26 @@ test("a handler gets what it needs to know, through the middleware", async (t) =
   assert.equal(traceparent?.slice(3, 35), "0af7651916cd43dd8448eb211c80319c");
   assert.deepEqual((await app.wait(id)).result, { outer: { inner: 7 } });
   assert.deepEqual(calls, ["outer knows", "inner knows"]);
+});
+
+test("lambdas that are missing are created", async () => {
+  const app = appOf(server.url);
+  const ran: unknown[] = [];
+  const made = app.handler<number>("made", { maxAttempts: 8 }, (task) => { ran.push(task.payload); });
+  for (const handlers of [1, 2]) { // the worker registers for none that exists, then for one that does not
+    const stop = new AbortController();
+    const running = app.run({ signal: stop.signal, handleSignals: false });
+    await until(() => app.lambda("made").schedule(handlers).then(() => true, () => false));
+    await until(() => ran.includes(handlers));
+    stop.abort();
+    await running;
+    if (handlers === 1) app.handler("made-too", () => {});
+  }
+  assert.equal((await app.lambdas.get("made")).maxAttempts, 8);
+  assert((await app.lambdas.get("made-too")).name);
+  assert((await app.handler("made-by-a-call", () => {}).schedule(1, { delay: "1h" })).id);
+  assert.equal(made.name, "made");
+  await assert.rejects(new Kinesin(server.url).run(), /no handler/);
 });
 
 test("follow-ups know what was before them", async (t) => {
@@ -134,17 +154,6 @@ test("no more tasks run than there are slots", async (t) => {
   for (let followUp: string | undefined; !followUp; ) followUp = (await app.groups.get(group.id)).followUp;
   assert.equal((await app.wait(wide.key("end"))).state, "success");
   assert.deepEqual(most, { wide: 5, narrow: 2 });
-});
-
-test("a worker waits for its lambdas", async (t) => {
-  const app = appOf(server.url);
-  const lambda = app.handler("comes", () => "here");
-  const waits = app.logged(/no lambda of this worker exists/);
-  work(t, app);
-  await waits;
-  await lambda.ensure();
-  assert.equal((await app.wait((await lambda.schedule(1)).id)).result, "here");
-  await assert.rejects(new Kinesin(server.url).run(), /no handler/);
 });
 
 test("a handler that blocks does not stop the heartbeats", async (t) => {
