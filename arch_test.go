@@ -157,7 +157,7 @@ var table = []row{
 	{name: "internal/sdkconfig", may: slices.Concat(wire, []string{"internal/clock", "internal/controller"}), never: serverSide},
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/admin", "sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
 	{name: "target", may: []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/controller", "internal/inproc", "internal/sdkconfig"}, never: serverSide},
-	{name: "target/httptarget", may: []string{"task", "sdk", "target", "internal/clock", "internal/controller"}, never: serverSide},
+	{name: "target/httptarget", may: []string{"task", "sdk", "target", "internal/backoff", "internal/clock", "internal/controller"}, never: serverSide},
 	{name: "sdk/admin", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/sdkconfig", "internal/wirecopy"}), tests: []string{"sdk/sdktest"}, never: serverSide},
 	{name: "target/awslambda", may: []string{"task", "sdk", "target", "internal/controller"}, tests: []string{"api", "internal/sdkconfig"}, never: noServer},
 	{name: "internal/wirecopy", stdOnly: true},
@@ -193,7 +193,7 @@ var table = []row{
 	{name: "tools/rows", may: []string{"task"}},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/testserver", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings", "target/httptarget"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/admin", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/feature/audit", "internal/feature/backup", "internal/cost", "internal/feature/cron/cronspec", "internal/logging", "internal/testserver", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "internal/wirecopy", "cmd/kinesin/executor", "cmd/settings", "target", "target/httptarget"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/buffertest", "internal/node", "test/harness"},
 	},
 	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},

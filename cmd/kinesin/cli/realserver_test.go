@@ -49,7 +49,7 @@ func TestCommandsOnARealServer(t *testing.T) {
 		{"get $ --payload", "", 0, "\nfrom a file\n"},
 		{"get $", "", 0, "payload       from a file\n"},
 		{"update $ --payload-file -", "two\nlines", 0, ""},
-		{"get --lambda mail --key f", "", 0, "payload       9 bytes\n"},
+		{"get --lambda mail --key f", "", 0, "payload       \"two\\nlines\"\n"},
 		{"schedule mail --payload-file /no/such/file", "", 1, "read the payload: open /no/such/file"},
 		{"schedule mail --in 1h --key k", "", 0, "k3"},
 		{"schedule mail --in 2h --key k --on-conflict reject", "", 1, "key \"k\" is held by a task that is scheduled, due 20"},

@@ -118,21 +118,27 @@ func printTask(w io.Writer, t *kinesinv1.Task, withPayload bool) error {
 	return err
 }
 
-// shortText returns a payload that is a short line of text; empty for others.
+// shortText returns a payload that is a short text, in one line; empty for others.
 func shortText(payload []byte) string {
 	text := string(payload)
-	if len(text) > shortPayloadBytesMax || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	isOdd := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch {
+	case len(text) > shortPayloadBytesMax || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return isOdd(r) && !unicode.IsSpace(r) }):
 		return ""
+	case strings.ContainsFunc(text, isOdd):
+		return strconv.Quote(text)
 	}
 	return text
 }
 
-// resultText returns a result in one line: its JSON, or base64 of what is none.
+// resultText returns a result in one line: its JSON, the text in quotes, or base64.
 func resultText(t *kinesinv1.Task) string {
 	var line bytes.Buffer
 	switch result := t.GetResult(); {
 	case json.Compact(&line, result) == nil:
 		return line.String()
+	case len(result) > 0 && utf8.Valid(result):
+		return strconv.Quote(string(result))
 	case len(result) > 0:
 		return "(base64) " + base64.StdEncoding.EncodeToString(result)
 	case t.GetResultBytes() > 0:
