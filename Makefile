@@ -48,8 +48,8 @@ CONFORMANCE := ./test/conformance
 # On clusters of processes a machine that stands still for seconds looks like an outage. There a test that failed is run once more, alone,
 # and is listed at the end whatever comes of it. Never so where loss and repetition are what is looked for: crash, faults, awsfaults.
 TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test
-# Programs of the tests of terraform/, in modules of their own.
-MODULES := terraform/internal/provider terraform/internal/readme
+# The provider of the tests of terraform/, a module of its own.
+MODULES := terraform/internal/provider
 SUPPLY := tools/supply
 UNIT = go list ./... | grep -vE '/(test/(chart|crash|dist|faults|awsfaults|e2e|kube|terraform|cron|openapi|conformance|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
@@ -351,10 +351,6 @@ docs/errors: ## the table of docs/reference/errors.md, from the refusals in the 
 .PHONY: web/vendor
 web/vendor: ## the scripts of others that the console embeds, and axe-core for its test, from npm
 	tools/web/vendor
-
-.PHONY: tf/docs
-tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
-	cd terraform/internal/readme && go run . ../../modules/*
 
 .PHONY: check/clean
 check/clean: ## fail when generated code or go.mod are not up to date

@@ -2,8 +2,6 @@ package chart
 
 import (
 	"encoding/json"
-	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,13 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write the table of values in the chart's README.md anew")
-
 // value is one that the chart takes.
 type value struct {
-	path    []string
-	preset  string // as JSON
-	comment string
+	path   []string
+	preset string // as JSON
 }
 
 // presets are all values of values.yaml, each with the comment above it.
@@ -42,7 +37,7 @@ func below(t *testing.T, path []string, n *yaml.Node) []value {
 	for i := 0; i < len(n.Content); i += 2 {
 		key, content := n.Content[i], n.Content[i+1]
 		own := append(slices.Clone(path), key.Value)
-		comment, documented := strings.CutPrefix(key.HeadComment, "# -- ")
+		documented := strings.HasPrefix(key.HeadComment, "# -- ")
 		if !documented && content.Kind == yaml.MappingNode && len(content.Content) > 0 {
 			all = append(all, below(t, own, content)...)
 			continue
@@ -58,24 +53,14 @@ func below(t *testing.T, path []string, n *yaml.Node) []value {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, value{own, string(text), comment})
+		all = append(all, value{own, string(text)})
 	}
 	return all
 }
 
-const (
-	tableBegin = "<!-- values: go test ./test/chart -run TestReadme -update -->\n"
-	tableEnd   = "<!-- values end -->"
-
-	// otherPods is in place of the rows of scheduler once more, and again.
-	otherPods = "| `inbound.…`, `hsc.…` | | with layout `split`: as `scheduler.…`, without `autoscaling.scheduleLagSeconds`, `autoscaling.due5mTasksPerPod`, `autoscaling.externalMetricLabels` and `autoscaling.keda.…` |\n"
-)
-
-// TestReadme holds the README's table to values.yaml.
-func TestReadme(t *testing.T) {
+// TestGroupsOfPods has the other groups of pods begin with the values of scheduler, as their comments in values.yaml say.
+func TestGroupsOfPods(t *testing.T) {
 	t.Parallel()
-	var table strings.Builder
-	table.WriteString(tableBegin + "\n| value | default | |\n|---|---|---|\n")
 	scheduler := map[string]string{}
 	for _, v := range presets(t) {
 		switch group, name := v.path[0], strings.Join(v.path[1:], "."); group {
@@ -83,33 +68,9 @@ func TestReadme(t *testing.T) {
 			scheduler[name] = v.preset
 		case "inbound", "hsc":
 			if v.preset != scheduler[name] {
-				t.Errorf("values.yaml: %s.%s is not that of scheduler, as the README says", group, name)
+				t.Errorf("values.yaml: %s.%s is not that of scheduler", group, name)
 			}
-			if group+name == "inboundreplicas" {
-				table.WriteString(otherPods)
-			}
-			continue
 		}
-		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", strings.Join(v.path, "."), v.preset, strings.ReplaceAll(v.comment, "|", `\|`))
-	}
-	table.WriteString("\n" + tableEnd)
-	path := filepath.Join(Dir, "README.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begins := strings.Cut(string(text), tableBegin)
-	_, after, ends := strings.Cut(rest, tableEnd)
-	if !begins || !ends {
-		t.Fatalf("%s has no place for the table", path)
-	}
-	want := before + table.String() + after
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if want != string(text) {
-		t.Errorf("%s has another table than values.yaml: go test ./test/chart -run TestReadme -update", path)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -95,26 +94,6 @@ func (w *workspace) tested() {
 	w.env = slices.DeleteFunc(w.env, func(setting string) bool { return strings.HasPrefix(setting, "TF_VAR_") })
 	if text := w.must("test"); !strings.Contains(text, " 0 failed") || strings.Contains(text, " 0 passed") {
 		w.t.Errorf("test: %s", text)
-	}
-}
-
-// TestReadmes has the tables of inputs and outputs in each module's README be those of the code: names,
-// types, defaults, descriptions.
-func TestReadmes(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the generator")
-	}
-	args := []string{"run", ".", "-check"}
-	for _, folder := range configurations(t) {
-		if strings.HasPrefix(folder, "modules/") {
-			args = append(args, "../../"+folder)
-		}
-	}
-	check := exec.CommandContext(t.Context(), "go", args...)
-	check.Dir = filepath.Join(sources, "internal/readme")
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
 	}
 }
 
