@@ -125,7 +125,7 @@
 {{- $seen := list -}}
 {{- range $list -}}
 {{- if has .name $known -}}
-{{- $wrong = append $wrong (printf "%s: %s is set by the chart: see the values in README.md" $where .name) -}}
+{{- $wrong = append $wrong (printf "%s: %s is set by the chart: see values.yaml" $where .name) -}}
 {{- else if and .value (regexMatch "(SECRET|TOKEN|PASSWORD|INBOUND_KEY|ACCESS_KEY_ID)" .name) (not (hasSuffix "_FILE" .name)) -}}
 {{- $wrong = append $wrong (printf "%s: %s would be in plain text in the Deployment: take it from a Secret, with valueFrom.secretKeyRef or extraEnvFrom" $where .name) -}}
 {{- end -}}
@@ -138,7 +138,7 @@
 {{- range $v.extraArgs -}}
 {{- $name := regexReplaceAll "=.*" . "" | trimPrefix "--" | replace "-" "_" | upper | printf "KINESIN_%s" -}}
 {{- if has $name $known -}}
-{{- $wrong = append $wrong (printf "extraArgs: %s is set by the chart, as %s: see the values in README.md" . $name) -}}
+{{- $wrong = append $wrong (printf "extraArgs: %s is set by the chart, as %s: see values.yaml" . $name) -}}
 {{- end -}}
 {{- end -}}
 {{- uniq $wrong | join "\n" -}}
