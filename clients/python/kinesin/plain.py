@@ -153,7 +153,7 @@ class App(contextlib.AbstractContextManager["App"]):
         asyncio.run(self._of.run(slots, **options))
 
     close = _blocks(_client.Client.close)
-    schedule = _blocks(_client.Client.schedule)
+    schedule = _blocks(_app.App.schedule)
     schedule_many = _blocks(_client.Client.schedule_many)
     get = _blocks(_client.Client.get)
     wait = _blocks(_client.Client.wait)
