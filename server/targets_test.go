@@ -132,7 +132,7 @@ func TestPrivateAddressesAreNotCalled(t *testing.T) {
 	to := receiver(t, func(http.ResponseWriter, *http.Request) { calls.Add(1) })
 	r := serve(t, Config{TargetsAllow: []string{"10.0.0.0/8"}})
 	_, err := r.lambdas().CreateLambda(t.Context(), &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", Target: &kinesinv1.Target{Url: to.URL}}})
-	if err == nil || !strings.Contains(err.Error(), "target "+to.Listener.Addr().String()+": the address of the host is not public, and the server does not allow it (serve --targets-allow)") {
+	if err == nil || !strings.Contains(err.Error(), "target "+to.Listener.Addr().String()+": the address of the host is not public, or its port is below 1024 and neither 80 nor 443, and the server does not allow it (serve --targets-allow)") {
 		t.Errorf("created with an address that is refused: %v", err)
 	}
 	r.target("mail", strings.Replace(to.URL, "127.0.0.1", "localhost", 1), 0) // whose address is known when it is called

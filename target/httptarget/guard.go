@@ -14,7 +14,7 @@ import (
 
 // ErrForbidden refuses to connect to an address that a target may not have. The address is not in the text,
 // which whoever schedules a task can read.
-var ErrForbidden = errors.New("the address of the host is not public, and the server does not allow it (serve --targets-allow)")
+var ErrForbidden = errors.New("the address of the host is not public, or its port is below 1024 and neither 80 nor 443, and the server does not allow it (serve --targets-allow)")
 
 // Guard says to which addresses a Client connects. It sees the address that is dialled, after the name was
 // resolved.
