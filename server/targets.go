@@ -106,8 +106,11 @@ func prefixesOf(texts []string) (all []netip.Prefix, err error) {
 	}
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+		switch {
+		case err != nil || p.Addr().Is4In6():
 			return nil, fmt.Errorf("targets may have addresses %q: want a range such as 10.1.0.0/16 or fd00::/8", text)
+		case p != p.Masked():
+			return nil, fmt.Errorf("targets may have addresses %q, which is an address within %v: want the range", text, p.Masked())
 		}
 		all = append(all, p)
 	}

@@ -212,7 +212,7 @@ func TestTargetsConfig(t *testing.T) {
 	}{
 		{Config{Roles: []string{"inbound", "targets"}}, "role targets without role hsc"},
 		{Config{TargetsAllow: []string{"10.0.0.1"}}, "want a range such as"},
-		{Config{TargetsAllow: []string{"10.0.0.1/8"}}, "want a range such as"},
+		{Config{TargetsAllow: []string{"10.0.0.1/8"}}, "an address within 10.0.0.0/8: want the range"},
 	} {
 		if err := c.config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v", c.config.Roles, err)
