@@ -121,8 +121,7 @@ class App(Client):
         run = _Run(self._handlers, list(self._middleware), seconds(kill_after))
         name = name or f"{socket.gethostname()}-{os.getpid()}"
         registration = set_fields(name=name, version=version, lease=lease, groups=groups)
-        lambdas = {n: h.settings for n, h in self._handlers.items()}
-        run.worker = Worker(self.transport, registration, lambdas, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
+        run.worker = Worker(self.transport, registration, self.ensure, run.begin, run.cancel, seconds(grace), seconds(kill_after), exit_with)
         self._running = run
         try:
             signals = signals and threading.current_thread() is threading.main_thread()

@@ -15,7 +15,7 @@ from typing import Any
 from . import _types as types
 from ._errors import Abandoned, Error, Fatal, Release, Snooze
 from ._pools import HandlerFailed
-from ._reasons import Exists, Invalid, LeaseLost, PermissionDenied, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported
+from ._reasons import Invalid, LeaseLost, PermissionDenied, TooLarge, Unauthenticated, Unavailable, UnknownLambda, Unsupported
 from ._task import Stop
 from ._transport import Transport, pause_s
 from ._wire import chunks, encode, json_bytes, now_s, parse_time, seconds, show, utc
@@ -143,7 +143,7 @@ class Worker:
 
     transport: Transport
     registration: dict[str, Any]
-    lambdas: dict[str, dict[str, Any]]  # their settings, to create those that are missing
+    ensure: Callable[[], Coroutine[Any, Any, None]]  # creates the lambdas that are missing
     begin: Callable[[Attempt], None]  # starts a handler; called by the thread of the worker
     cancel: Callable[[Attempt], None]  # stops it
     grace_s: float
@@ -207,7 +207,7 @@ class Worker:
                 body["previous"]["results"] = []
             except UnknownLambda as e:
                 failures += 1
-                if not await self._create(list(self.lambdas)) or failures > 1:
+                if not await self._create() or failures > 1:
                     await before(self.stopping, again("register", e, failures))
             except Error as e:
                 failures += 1
@@ -215,23 +215,21 @@ class Worker:
             else:
                 if answer is None:
                     return None
-                await self._create(answer.get("missing", []))
+                if answer.get("missing"):
+                    await self._create()
                 for ack in answer.get("acks", []):
                     if ack.get("problem"):
                         log.warning("result refused: %s", ack["problem"].get("detail"), extra={"claim": ack["claim"]})
                 return Session(self, answer, sent)
         return None
 
-    async def _create(self, missing: list[str]) -> bool:
-        """Creates lambdas, and reports whether it could. The server runs the tasks of others when somebody creates them."""
-        for name in missing:
-            try:
-                await before(self.stopping, self.transport.once("POST", "/lambdas", {"name": name, **self.lambdas[name]}))
-            except Exists:
-                pass
-            except Error as e:
-                log.warning("lambda %s does not exist, and was not created: %s", name, e.detail)
-                return False
+    async def _create(self) -> bool:
+        """Creates the lambdas that are missing, and reports whether it could. If not, their tasks run once somebody else has."""
+        try:
+            await before(self.stopping, self.ensure())
+        except Error as e:
+            log.warning("lambdas of this worker do not exist, and were not created: %s", e.detail)
+            return False
         return True
 
 

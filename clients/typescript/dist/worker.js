@@ -71,7 +71,8 @@ async function register(app, o, stop, lost) {
         const sent = [monotonicMs(), Date.now()];
         try {
             const r = await app.servers.once("POST", "/v1/work/register", { body, signal: stop });
-            await create(app, r.missing, log);
+            if (r.missing.length > 0)
+                await create(app, log);
             for (const ack of r.acks)
                 if (ack.problem)
                     log("warn", "result of the lost lease refused", { claim: ack.claim, reason: ack.problem.reason });
@@ -89,7 +90,7 @@ async function register(app, o, stop, lost) {
             }
             if (refusals.some((refusal) => error instanceof refusal))
                 throw error;
-            const created = error instanceof UnknownLambda && await create(app, [...app.registrations.keys()], log);
+            const created = error instanceof UnknownLambda && await create(app, log);
             if (failures++ === 0 && created)
                 continue;
             if (failures % 20 === 1)
@@ -99,18 +100,16 @@ async function register(app, o, stop, lost) {
     }
     return undefined;
 }
-/** Creates lambdas, and returns whether it could. The server runs the tasks of others when somebody creates them. */
-async function create(app, missing, log) {
-    for (const name of missing) {
-        try {
-            await app.registrations.get(name).ensure();
-        }
-        catch (error) {
-            log("warn", "a lambda does not exist, and was not created", { lambda: name, error: String(error) });
-            return false;
-        }
+/** Creates the lambdas that are missing, and returns whether it could. If not, their tasks run once somebody else has. */
+async function create(app, log) {
+    try {
+        await app.ensure();
+        return true;
     }
-    return true;
+    catch (error) {
+        log("warn", "lambdas of this worker do not exist, and were not created", { error: String(error) });
+        return false;
+    }
 }
 /** What a worker does under one lease. */
 class Session {

@@ -132,7 +132,7 @@ async function register(app: Kinesin, o: RunOptions, stop: AbortSignal, lost: Se
     const sent = [monotonicMs(), Date.now()] as const;
     try {
       const r = await app.servers.once<Lease & { acks: ResultAck[]; missing: string[] }>("POST", "/v1/work/register", { body, signal: stop });
-      await create(app, r.missing, log);
+      if (r.missing.length > 0) await create(app, log);
       for (const ack of r.acks) if (ack.problem) log("warn", "result of the lost lease refused", { claim: ack.claim, reason: ack.problem.reason });
       const session = new Session(app, o, r, pools, lease);
       [lease[mono], lease[wall]] = [sent[0] + session.validMs, sent[1] + session.validMs];
@@ -145,7 +145,7 @@ async function register(app: Kinesin, o: RunOptions, stop: AbortSignal, lost: Se
         continue;
       }
       if (refusals.some((refusal) => error instanceof refusal)) throw error;
-      const created = error instanceof UnknownLambda && await create(app, [...app.registrations.keys()], log);
+      const created = error instanceof UnknownLambda && await create(app, log);
       if (failures++ === 0 && created) continue;
       if (failures % 20 === 1) log("warn", error instanceof UnknownLambda ? "no lambda of this worker exists yet; waiting" : "register failed; trying again", { error: String(error) });
       await sleep(backoff(failures, 100, error instanceof UnknownLambda ? 2_000 : 5_000), stop).catch(() => {});
@@ -154,17 +154,15 @@ async function register(app: Kinesin, o: RunOptions, stop: AbortSignal, lost: Se
   return undefined;
 }
 
-/** Creates lambdas, and returns whether it could. The server runs the tasks of others when somebody creates them. */
-async function create(app: Kinesin, missing: string[], log: Log): Promise<boolean> {
-  for (const name of missing) {
-    try {
-      await app.registrations.get(name)!.ensure();
-    } catch (error) {
-      log("warn", "a lambda does not exist, and was not created", { lambda: name, error: String(error) });
-      return false;
-    }
+/** Creates the lambdas that are missing, and returns whether it could. If not, their tasks run once somebody else has. */
+async function create(app: Kinesin, log: Log): Promise<boolean> {
+  try {
+    await app.ensure();
+    return true;
+  } catch (error) {
+    log("warn", "lambdas of this worker do not exist, and were not created", { error: String(error) });
+    return false;
   }
-  return true;
 }
 
 /** What a worker does under one lease. */
