@@ -26,19 +26,19 @@ func Conclude(t *sdk.Task[[]byte], o controller.Outcome) error {
 	return nil
 }
 
-// TimesCalls is the option of a client whose workers call targets: there the timeout of an attempt is that of its call, which
-// Within begins. A call that has waited for its host gets as long as any other.
+// TimesCalls is the option of a client whose workers call targets. With it the timeout of an attempt bounds its call alone:
+// the runner starts it by Within, after the wait for the host.
 func TimesCalls() sdk.ClientOption {
 	return sdkconfig.WithControllers(func(_ context.Context, c *controller.Config) { c.OwnTimeouts = true })
 }
 
-// Within returns a context that ends when a call times out that begins now. done ends it, and has the outcome of a call that
-// has timed out say so.
+// Within starts the timeout of a task's attempt. It returns the context of the call, which ends when the time is over; done
+// ends the context, and if the time was over the outcome says so.
 func Within(ctx context.Context, t *sdk.Task[[]byte]) (call context.Context, done func(*controller.Outcome)) {
-	call, end := context.WithCancel(ctx)
-	if t.Timeout > 0 {
-		call, end = context.WithTimeoutCause(ctx, t.Timeout, sdk.ErrTimeout)
+	if t.Timeout <= 0 {
+		return ctx, func(*controller.Outcome) {}
 	}
+	call, end := context.WithTimeoutCause(ctx, t.Timeout, sdk.ErrTimeout)
 	return call, func(o *controller.Outcome) {
 		if o.Kind == task.OutcomeRetriable && errors.Is(context.Cause(call), sdk.ErrTimeout) {
 			o.Error = fmt.Sprintf("timed out after %v: %s", t.Timeout, o.Error)

@@ -24,7 +24,7 @@ func deadPage(b *deadBody) g.Node {
 			link(b.path(""), "By error", current(!byVersion)), link(b.path(byWorkerVersion), "By worker version", current(byVersion)),
 		}),
 		deadFound(b),
-		g.If(len(b.Queues) > 0, section(
+		g.If(len(b.Queues) > 0 || b.MoreQueues, section(
 			"queues", "Dead-letter queues of deliver lambdas", deadQueues(b.Queues),
 			g.If(b.MoreQueues, meta(text("These are of the first "+strconv.Itoa(deliverAskedMax)+" deliver lambdas; for another one: "), code("kinesin dead-letter count LAMBDA"))),
 		)),

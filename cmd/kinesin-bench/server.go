@@ -71,7 +71,7 @@ func (a *app) startServer(ctx context.Context, folder string) (*server, error) {
 		}
 		s.data = data
 	}
-	// With a log of JSON the server tells nobody where the tasks are kept, which are removed.
+	// With a log in JSON the server does not say at its end that it keeps the tasks: stop removes them.
 	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, append([]string{"serve", //nolint:gosec // it is kinesin
 		"--data", filepath.Join(data, "data"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--log-format", "json", "-o", "json"}, a.serve...)...)
 	s.cmd.Env = settings.Without(a.env)

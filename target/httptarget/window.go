@@ -17,8 +17,8 @@ const (
 	// A host gets windowFirst calls at a time at first, and windowMax at most.
 	windowFirst = 10.0
 	windowMax   = task.TargetSlotsMax
-	// lineMax is how long a call waits that is not among the next.
-	lineMax = time.Second
+	// notNextMax is how long a call waits for a host that has as many calls before it as it takes at a time.
+	notNextMax = time.Second
 )
 
 // windows holds the window of each host that is called, or was not long ago.
@@ -65,10 +65,10 @@ func (ws *windows) get(host string) *window {
 // errBusy is returned to a call that waits too long.
 var errBusy = errors.New("the host has as many calls as it takes")
 
-// enter waits until the host may get another call, and counts it; the caller leaves. As many calls as the host takes at a
-// time wait for most, so that the next are there; others wait for lineMax, and leave their slots to calls of other hosts then.
-// The error is errBusy, or the cause of the context's end.
-func (w *window) enter(ctx context.Context, c clock.Clock, most time.Duration) (err error) {
+// enter waits until the host may get another call, and counts the call; the caller leaves. The next calls, as many as the
+// host takes at a time, wait until longest is over; other calls wait for notNextMax, so that calls of other hosts get their
+// slots. The error is errBusy, or the cause of the context's end.
+func (w *window) enter(ctx context.Context, c clock.Clock, longest time.Duration) (err error) {
 	w.mu.Lock()
 	if w.open < int(w.size) && len(w.waiting) == 0 {
 		w.open++
@@ -78,7 +78,7 @@ func (w *window) enter(ctx context.Context, c clock.Clock, most time.Duration) (
 	turn := make(chan struct{})
 	w.waiting = append(w.waiting, turn)
 	w.mu.Unlock()
-	timer := c.NewTimer(lineMax)
+	timer := c.NewTimer(notNextMax)
 	defer timer.Stop()
 	for err == nil {
 		select {
@@ -87,12 +87,12 @@ func (w *window) enter(ctx context.Context, c clock.Clock, most time.Duration) (
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case <-timer.C():
-			if most -= lineMax; most <= 0 || !w.isNext(turn) {
+			if longest -= notNextMax; longest <= 0 || !w.isNext(turn) {
 				err = errBusy
 				break
 			}
-			timer.Reset(most)
-			most = 0
+			timer.Reset(longest)
+			longest = 0
 		}
 	}
 	w.mu.Lock()
@@ -106,7 +106,7 @@ func (w *window) enter(ctx context.Context, c clock.Clock, most time.Duration) (
 	return err
 }
 
-// isNext reports whether a call that waits is among the next that the host gets.
+// isNext reports whether a call is among the next that the host gets, or has its turn already.
 func (w *window) isNext(turn chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
