@@ -143,20 +143,28 @@ func (b impatient) Work(ctx context.Context) (controller.Stream, error) {
 		b.opened()
 		return nil, err
 	}
-	return told{s, b.opened}, nil
+	return &told{Stream: s, opened: b.opened}, nil
 }
 
-// told tells of each message, and of the end of the stream.
+// told tells when the worker has handled the first message, and when the stream has ended. If time jumped
+// before that, the worker would take the stream for one that was silent for too long.
 type told struct {
 	controller.Stream
 
-	received func()
+	opened   func()
+	received bool
 }
 
-// Receive implements controller.Stream.
-func (s told) Receive() (*kinesinv1.WorkResponse, error) {
-	defer s.received()
-	return s.Stream.Receive()
+// Receive implements controller.Stream. A worker that calls it again has handled the message before.
+func (s *told) Receive() (*kinesinv1.WorkResponse, error) {
+	if s.received {
+		s.opened()
+	}
+	response, err := s.Stream.Receive()
+	if s.received = true; err != nil {
+		s.opened()
+	}
+	return response, err
 }
 
 // Register implements controller.Backend.
