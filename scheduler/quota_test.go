@@ -184,7 +184,7 @@ func TestARedispatchTakesNoStart(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.withQuota(quota.Limit{Rate: 0.01})
 		first := w.waiting(high, 0)
-		unclaimed := w.awake(high, -time.Second, func(t *task.Task) { t.State, t.Enqueues, t.Wake = task.Enqueued, 1, t.Due.Add(task.EnqueueTimeout) })
+		unclaimed := w.awake(high, -5*time.Second, func(t *task.Task) { t.State, t.Enqueues, t.Wake = task.Enqueued, 1, t.Due.Add(task.EnqueueTimeout) })
 		w.start()
 		w.advance(time.Minute + task.EnqueueTimeout)
 		if _, ok := w.dispatched(first); !ok {

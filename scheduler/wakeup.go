@@ -57,10 +57,13 @@ func decide(t *task.Task, f facts) decision {
 	}
 }
 
-// decideEnqueued enqueues again, unless the queue itself is older than the timeout: then the message is most
-// likely still in it. For a task that has expired that is its end, whatever is in the queue.
+// sentWithin is how long after the write that enqueues a task its message is in the queue.
+const sentWithin = time.Second
+
+// decideEnqueued enqueues again, unless the oldest message of the queue has waited for the timeout: then the
+// task's message is most likely still in it. For a task that has expired that is its end, whatever is in the queue.
 func decideEnqueued(t *task.Task, f facts) decision {
-	if f.queueAge >= task.EnqueueTimeout && !t.IsExpired(f.now) {
+	if f.queueAge >= task.EnqueueTimeout-sentWithin && !t.IsExpired(f.now) {
 		wait := max(task.EnqueueTimeoutAfter(t.Enqueues), 2*f.queueAge)
 		return decision{action: checkLater, until: t.NotPastExpiry(f.now.Add(min(wait, task.EnqueueTimeoutMax)))}
 	}

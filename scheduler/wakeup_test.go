@@ -62,7 +62,8 @@ func TestDecide(t *testing.T) {
 		{"backed off", task.Task{State: task.RetriableFailure, Wake: at}, facts{now: at}, act(task.Enqueue)},
 
 		{"enqueued, young queue", enqueued, facts{now: at}, act(task.Enqueue)},
-		{"enqueued, queue just younger than the timeout", enqueued, facts{now: at, queueAge: task.EnqueueTimeout - 1}, act(task.Enqueue)},
+		{"enqueued, queue younger than its message would be", enqueued, facts{now: at, queueAge: task.EnqueueTimeout - sentWithin - 1}, act(task.Enqueue)},
+		{"enqueued, its message was sent a moment after it", enqueued, facts{now: at, queueAge: task.EnqueueTimeout - sentWithin}, again(at.Add(2 * task.EnqueueTimeout))},
 		{"enqueued, queue as old as the timeout", enqueued, facts{now: at, queueAge: task.EnqueueTimeout}, again(at.Add(2 * task.EnqueueTimeout))},
 		{"enqueued, queue much older", enqueued, facts{now: at, queueAge: 10 * time.Minute}, again(at.Add(20 * time.Minute))},
 		{"enqueued, queue older than the longest timeout", enqueued, facts{now: at, queueAge: 9 * time.Hour}, again(at.Add(task.EnqueueTimeoutMax))},
