@@ -168,7 +168,7 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 		f.DurationVar(&b.IdleMax, "idle-max", 0, "wait a random time up to this before each task; none when not set")
 	case load.Crons:
 		f.BoolVar(&b.Spread, "spread", false, "have them fire within a minute instead, each in a second that H draws")
-		f.DurationVar(&b.Ahead, "ahead", 0, "time to create them in before they fire; 8s and 3ms for each when not set")
+		f.DurationVar(&b.Ahead, "ahead", 0, "time to create them in before they fire; 8s and 6ms for each when not set")
 	case load.Lambdas:
 		f.IntVar(&b.Lambdas, "lambdas", 1000, "how many lambdas, which are created for the run")
 	case load.Keys:

@@ -12,7 +12,7 @@ import (
 
 const (
 	// aheadPerCron is the time that each cron gets to be created in: 333 a second are slow.
-	aheadPerCron = 3 * time.Millisecond
+	aheadPerCron = 6 * time.Millisecond
 	// cronCallersMax bounds the calls in flight while crons are created.
 	cronCallersMax = 64
 	// spreadCrons is over what time H spreads the crons.
