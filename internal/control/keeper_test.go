@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,14 +21,25 @@ type keeperConfig = control.KeeperConfig[string, int, time.Duration]
 // TestAStepThatFailsPutsOffNoOther has the steps of a thing fail for four minutes.
 func TestAStepThatFailsPutsOffNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what the keeper tells
 		var good, bad int
 		began, scans, failed := time.Now(), "", map[string]int{}
 		k := control.NewKeeper(keeperConfig{
 			Clock: clock.Real(), Every: time.Minute, Max: 1, Retry: backoff.Policy{Min: time.Second, Max: 30 * time.Second},
-			Scan:       func(context.Context) error { return errors.New("no rows") },
-			ScanFailed: func(_ context.Context, err error) { scans += err.Error() + " " },
-			StepFailed: func(_ context.Context, key string, err error) { failed[key+" "+err.Error()]++ },
+			Scan: func(context.Context) error { return errors.New("no rows") },
+			ScanFailed: func(_ context.Context, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				scans += err.Error() + " "
+			},
+			StepFailed: func(_ context.Context, key string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[key+" "+err.Error()]++
+			},
 			Step: func(_ context.Context, key string, _ *int, _ []time.Duration) (time.Duration, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if key == "good" {
 					good++
 					return time.Second, nil
@@ -43,12 +55,14 @@ func TestAStepThatFailsPutsOffNoOther(t *testing.T) {
 		runtest.Start(t, k.Run)
 		time.Sleep(4*time.Minute - time.Millisecond)
 		synctest.Wait()
+		mu.Lock()
 		if good != 240 || bad < 10 || bad > 40 {
 			t.Errorf("%d and %d steps, want one each second, and one each 1 to 30 s", good, bad)
 		}
 		if failed["bad in vain"] != bad || len(failed) != 1 || scans != "no rows no rows no rows no rows " {
 			t.Errorf("it tells of %v and %s", failed, scans)
 		}
+		mu.Unlock()
 		time.Sleep(31 * time.Second)
 		if kept := k.Kept(); len(kept) != 1 || kept["good"] == nil || k.Len() != 1 {
 			t.Errorf("%v are kept", kept)
