@@ -110,7 +110,7 @@ var table = []row{
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/feature/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/overview", may: []string{"internal/clock"}},
 	{
-		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/access/sessions", "internal/clock", "internal/feature/cron/cronspec", "internal/overview", "internal/room", "internal/where"}),
+		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/access/sessions", "internal/clock", "internal/feature/cron/cronspec", "internal/overview", "internal/room", "internal/where", "internal/zones"}),
 		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},

@@ -225,7 +225,7 @@ func problemOf(err error) problem {
 	case errors.Is(err, errNoPage):
 		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all pages."}
 	case errors.Is(err, errReadOnly):
-		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
+		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console that is not read-only."}
 	}
 	p := api.HTTPProblemOf(api.ProblemOf(err))
 	of := problem{Status: p.Status, Title: strings.ToUpper(p.Title[:1]) + p.Title[1:], Text: p.Detail}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/overview"
@@ -88,8 +90,30 @@ func (l *live) gates() []*kinesinv1.Gate {
 		defer cancel()
 		response, err := l.config.Gates.ListGates(ctx, &kinesinv1.ListGatesRequest{Ended: true})
 		l.note(ctx, "the gates", err)
-		return response.GetGates(), l.every(changesEvery, changesEveryMetered)
+		return explained(response.GetGates()), l.every(changesEvery, changesEveryMetered)
 	})
+}
+
+// explained returns gates, newest first, with one gate in place of two where a second one gave the first its reason.
+func explained(gates []*kinesinv1.Gate) (all []*kinesinv1.Gate) {
+	for _, g := range gates {
+		i := slices.IndexFunc(all, func(by *kinesinv1.Gate) bool { return explains(by, g) })
+		if i < 0 {
+			all = append(all, g)
+			continue
+		}
+		all[i] = proto.CloneOf(all[i])
+		all[i].Created, all[i].Owner = g.GetCreated(), g.GetOwner()
+	}
+	return all
+}
+
+// explains reports whether a gate was set to say why another one holds, and that one then ended.
+func explains(by, g *kinesinv1.Gate) bool {
+	held := func(g *kinesinv1.Gate) [5]string {
+		return [5]string{g.GetAction(), g.GetLambda(), g.GetPriority(), g.GetCollection(), g.GetTag()}
+	}
+	return g.GetReason() == unsaid && g.GetEndedBy() == by.GetOwner() && held(g) == held(by) && g.GetCreated() <= by.GetCreated() && by.GetCreated() <= g.GetEnded()
 }
 
 // audit returns the audit records of the last hour, newest first, at most auditRecordsRead of them; none while they cannot be
@@ -111,8 +135,8 @@ func (l *live) audit() []*kinesinv1.AuditRecord {
 // auditTold says what a record of a change means to those who look for what has changed.
 var auditTold = map[string]string{ //nolint:gochecknoglobals // a table
 	"lambda.update": "The settings of %s changed", "lambda.delete": "%s was deleted", "quota.set": "The quota of %s changed",
-	"objective.set": "The objective of %s changed", "objective.delete": "The objective of %s was deleted", "cron.set": "A cron of %s changed",
-	"cron.pause": "A cron of %s was paused", "cron.resume": "A cron of %s was resumed", "cron.delete": "A cron of %s was deleted",
+	"objective.set": "The objective of %s changed", "objective.delete": "The objective of %s was deleted", "cron.set": "Cron %s changed",
+	"cron.pause": "Cron %s was paused", "cron.resume": "Cron %s was resumed", "cron.delete": "Cron %s was deleted",
 	"job.create": "A job began: %s", "keyring.rotate": "The ring of keys has a new key",
 }
 

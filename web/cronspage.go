@@ -204,13 +204,14 @@ func backfillAction(p *backfillPlan) g.Node {
 }
 
 func cronHistory(all []*kinesinv1.CronOccurrence) g.Node {
+	chars := shortIDChars(all, (*kinesinv1.CronOccurrence).GetId)
 	heads := g.Group{th("Nominal time"), th("Outcome"), th("Task"), th("State"), thNumber("Late"), th("Why")}
 	return list(heads, g.Map(all, func(o *kinesinv1.CronOccurrence) g.Node {
 		to := taskPath(o.GetId())
 		made := o.GetId() != ""
 		return h.Tr(
 			g.If(made, h.Data("href", to)), h.Td(moment(o.GetNominal(), asClock())), h.Td(state(o.GetOutcome())),
-			either(made, tdID(to, o.GetId()), h.Td(h.Class("id"), text("–"))), h.Td(g.If(o.GetState() != "", state(o.GetState()))),
+			either(made, tdShortID(to, o.GetId(), chars), h.Td(h.Class("id"), text("–"))), h.Td(g.If(o.GetState() != "", state(o.GetState()))),
 			tdNumber(orDash(o.GetLate() != 0, microsText(o.GetLate()))), tdText(text(o.GetReason())),
 		)
 	}))

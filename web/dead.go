@@ -35,8 +35,8 @@ type deadBody struct {
 	Read     int
 	More     bool // there are more dead tasks than were read
 	Redrive  bool
-	Operates bool // may see what was rejected
 
+	Inbound      bool // there may be an inbound queue, and the viewer may see what was rejected
 	Rejected     []*kinesinv1.Rejected
 	MoreRejected bool // there are more
 	Queues       []deadQueue
@@ -80,7 +80,7 @@ func showDead(c *call) error {
 	if since := c.field("since"); !slices.ContainsFunc(deadTimes, func(t deadTime) bool { return t.Value == since }) {
 		return invalid("since %q: want 1h, 12h, 1d, 1w or none", since)
 	}
-	b := &deadBody{Q: c.field("q"), By: c.field("by"), Since: c.field("since"), Metered: c.live.snapshot().fleet.Store.Metered, Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
+	b := &deadBody{Q: c.field("q"), By: c.field("by"), Since: c.field("since"), Metered: c.live.snapshot().fleet.Store.Metered, Redrive: c.mayAny(access.Operate)}
 	if b.Cost = c.costOf("dead"); b.Cost != nil {
 		b.Cost.Go = withQuery(Prefix+"dead", "q", b.Q, "by", b.By, "since", b.Since, "scan", "yes")
 	} else if err := c.groupDead(b); err != nil {
@@ -89,12 +89,13 @@ func showDead(c *call) error {
 		}
 		b.Problem = problemOf(err).Text
 	}
-	if b.Operates {
+	if c.caller.Grants.AllowAll(access.Operate) {
 		response, err := c.Inbound.ListRejected(c.r.Context(), &kinesinv1.ListRejectedRequest{Limit: rejectedShown})
 		if err != nil {
 			return err
 		}
 		b.Rejected, b.MoreRejected = response.GetRejected(), response.GetMore()
+		b.Inbound = len(b.Rejected) > 0 || !alone(&c.live.snapshot().fleet)
 	}
 	if err := c.addQueues(b); err != nil {
 		return err

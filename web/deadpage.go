@@ -28,7 +28,7 @@ func deadPage(b *deadBody) g.Node {
 			"queues", "Dead-letter queues of deliver lambdas", deadQueues(b.Queues),
 			g.If(b.MoreQueues, meta(text("These are of the first "+strconv.Itoa(deliverAskedMax)+" deliver lambdas; for another one: "), code("kinesin dead-letter count LAMBDA"))),
 		)),
-		g.If(b.Operates, section("rejected", "Rejected inbound messages", rejectedList(b))),
+		g.If(b.Inbound, section("rejected", "Rejected inbound messages", rejectedList(b))),
 	}
 }
 
@@ -145,10 +145,11 @@ func rejectedList(b *deadBody) g.Node {
 		g.If(b.Redrive, h.Th(h.Scope("col"), h.Class("tick"), h.Span(h.Class("hide"), text("Select")))),
 		th("Message"), th("Reason"), th("Lambda"), th("Set aside"), thNumber("Size"),
 	}
+	chars := shortIDChars(b.Rejected, (*kinesinv1.Rejected).GetName)
 	rejected := list(heads, g.Map(b.Rejected, func(r *kinesinv1.Rejected) g.Node {
 		to := rejectedPath(r.GetName())
 		return row(
-			to, g.If(b.Redrive, tick("name", r.GetName())), tdID(to, r.GetName()), tdText(text(r.GetReason()), below(text(short(r.GetText())))),
+			to, g.If(b.Redrive, tick("name", r.GetName())), tdShortID(to, r.GetName(), chars), tdText(text(r.GetReason()), below(text(short(r.GetText())))),
 			td(r.GetLambda()), h.Td(moment(r.GetRejected())), tdNumber(bytesText(r.GetBytes())),
 		)
 	}))

@@ -90,6 +90,7 @@ func chainsList(b *groupsBody) g.Node {
 	if len(b.Tasks) == 0 {
 		return empty(h.P(text("No task is kept that others may follow.")), h.P(text("Schedule one: "), code("kinesin schedule LAMBDA --then FILE")))
 	}
+	chars := shortIDChars(b.Tasks, func(t *kinesinv1.Task) string { return t.GetChain().GetRoot() })
 	heads := g.Group{th("Chain"), th("State"), th("Lambda"), th("Key"), thNumber("Follow-ups")}
 	return g.Group{
 		list(heads, g.Map(b.Tasks, func(t *kinesinv1.Task) g.Node {
@@ -100,7 +101,7 @@ func chainsList(b *groupsBody) g.Node {
 				when = g.Group{text("ended "), moment(t.GetEnded())}
 			}
 			return row(
-				to, tdID(to, root),
+				to, tdShortID(to, root, chars),
 				h.Td(state(t.GetState()), g.If(t.GetChain().GetPaused(), g.Group{text(" "), state("paused")}), below(when)),
 				h.Td(lambdaLink(t.GetLambda())), td(orDash(t.GetKey() != "", short(t.GetKey()))), tdNumber(number(t.GetChain().GetFollowups())),
 			)
@@ -116,6 +117,7 @@ func groupsList(b *groupsBody) g.Node {
 	if len(b.Groups) == 0 {
 		return empty(h.P(text("No group that you may read.")), h.P(text("Make one: "), code("kinesin group create --then FILE")))
 	}
+	chars := shortIDChars(b.Groups, (*kinesinv1.Group).GetId)
 	heads := g.Group{th("Group"), th("State"), thNumber("Members"), th("Ended so far"), th("Then"), th("By")}
 	return g.Group{
 		list(heads, g.Map(b.Groups, func(of *kinesinv1.Group) g.Node {
@@ -124,7 +126,7 @@ func groupsList(b *groupsBody) g.Node {
 				return text(number(of.GetCounts()[name]) + " " + name)
 			})
 			return row(
-				to, tdID(to, of.GetId()),
+				to, tdShortID(to, of.GetId(), chars),
 				h.Td(
 					state(of.GetState()), g.If(of.GetCancelled() != 0, g.Group{text(" "), state("cancelled")}),
 					below(text("made "), moment(of.GetCreated())), g.If(of.GetCompleted() == 0, below(text("expires "), moment(of.GetExpires()))),

@@ -12,7 +12,6 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // A page is a function of its data that returns nodes. Values enter a page by text and as values of attributes,
@@ -175,7 +174,6 @@ func row(to string, cells ...g.Node) g.Node { return h.Tr(h.Data("href", to), g.
 func td(s string) g.Node          { return h.Td(text(s)) }
 func tdNumber(s string) g.Node    { return h.Td(h.Class("n"), text(s)) }
 func tdText(all ...g.Node) g.Node { return h.Td(h.Class("text"), g.Group(all)) }
-func tdID(to, id string) g.Node   { return h.Td(h.Class("id"), link(to, id)) }
 func tdLine(s string) g.Node      { return h.Td(h.Class("line"), g.If(s != "", titled(s)), text(short(s))) }
 
 // tdShortID returns a cell with as many characters of an id as tell it from the others in its list.
@@ -183,11 +181,11 @@ func tdShortID(to, id string, chars int) g.Node {
 	return h.Td(h.Class("id"), link(to, api.ShortID(id, chars), titled(id)))
 }
 
-// shortIDChars returns how many characters of the ids of tasks to show.
-func shortIDChars(tasks []*kinesinv1.Task) int {
-	ids := make([]string, len(tasks))
-	for i, t := range tasks {
-		ids[i] = t.GetId()
+// shortIDChars returns how many characters of the ids of a list to show.
+func shortIDChars[T any](all []T, id func(T) string) int {
+	ids := make([]string, len(all))
+	for i, of := range all {
+		ids[i] = id(of)
 	}
 	return api.ShortIDChars(ids)
 }
@@ -261,6 +259,11 @@ func describedBy(id string) g.Node { return h.Aria("describedby", id) }
 // reasonField asks why somebody stops work.
 func reasonField(label string, attributes ...g.Node) g.Group {
 	return hinted("reason", label, "the audit log keeps it", reasonMax(), g.Group(attributes))
+}
+
+// ownZone asks for a time zone; the script of the page fills in that of the viewer.
+func ownZone(value string) g.Group {
+	return fieldAs("zone-name", "zone", "Zone", h.Value(value), g.Attr("data-own-zone"), size(20), asTyped(), h.Placeholder("UTC"))
 }
 
 // payloadField asks for a text of several lines. A browser drops the line end that is in front of the text.

@@ -146,7 +146,7 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range gates.GetGates() {
+	for _, g := range explained(gates.GetGates()) {
 		if g.GetState() != "ended" {
 			b.Gates = append(b.Gates, g)
 		} else if len(b.Ended) < gatesEndedShown {

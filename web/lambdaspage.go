@@ -96,7 +96,7 @@ func lambdaPage(b *lambdaBody) g.Node {
 			section("quotas", "Quotas", quotasTable(b.Quotas), g.If(b.Operate, actions(action(
 				"Set a quota…", hidden("action", "quota"), field("rate", "Starts per second", decimal(), size(8)), agree("no-rate", "No bound of starts"),
 				field("concurrency", "Running at once", numeric(), size(8)), agree("no-concurrency", "No bound of what runs"),
-				meta(text("Empty: as it is. It holds over all servers.")), primary("Set"),
+				meta(text("Empty: as it is."+either(b.Alone, "", " It holds over all servers."))), primary("Set"),
 			)))),
 		),
 		columns(
@@ -355,7 +355,7 @@ func lambdaFacts(b *lambdaBody) g.Group {
 		g.If(len(b.GetPriorityWeights()) > 0, fact("Priority weights", joined(", ", g.Map(b.GetPriorities(), func(p string) g.Node {
 			return textf("%s %d", p, b.GetPriorityWeights()[p])
 		})))),
-		fact("Shards", textf("%d of each priority", b.GetShards())),
+		g.If(!b.Alone, fact("Shards", textf("%d of each priority", b.GetShards()))),
 		g.If(b.GetMode() != "deliver", attemptFacts(b.Lambda)),
 		fact("Kept after the end", text(kept)),
 		g.If(b.GetStartWithin() != 0, fact("Start within", text(microsText(b.GetStartWithin())+" of the due time, or it expires"))),

@@ -83,6 +83,8 @@ func TestTheFirstPageSaysWhatChanged(t *testing.T) {
 	ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
 	k.Gates = &fakeGates{all: []*kinesinv1.Gate{
 		{Action: "pause", Lambda: "mail", Owner: "ada", Reason: "a bad deploy", Created: ago(time.Minute)},
+		{Action: "pause", Lambda: "mail", Owner: "eve", Reason: "a late reason", Created: ago(5 * time.Minute)},
+		{Action: "pause", Lambda: "mail", Owner: "dan", Reason: unsaid, Created: ago(6 * time.Minute), Ended: ago(4 * time.Minute), EndedBy: "eve"},
 		{Action: "drop", Lambda: "mail", Tag: "customer=7", Owner: "ada", Reason: "spam", Created: ago(2 * time.Hour), Ended: ago(2 * time.Minute), EndedBy: "bob"},
 		{Action: "pause", Lambda: "mail", Owner: "eve", Reason: "of yesterday", Created: ago(24 * time.Hour)},
 		{Action: "pause", Lambda: "bill", Owner: "eve", Reason: "a secret", Created: ago(time.Minute)},
@@ -90,10 +92,11 @@ func TestTheFirstPageSaysWhatChanged(t *testing.T) {
 	k.Access = fakeAccess{records: []*kinesinv1.AuditRecord{
 		{Action: "lambda.update", Target: "mail", Identity: "bob", Outcome: "ok", At: ago(3 * time.Minute)},
 		{Action: "lambda.update", Target: "bill", Identity: "mallory", Outcome: "denied", At: ago(3 * time.Minute)},
+		{Action: "cron.pause", Target: "nightly", Identity: "bob", Outcome: "ok", At: ago(3 * time.Minute)},
 		{Action: "task.read_payload", Target: "mail", Identity: "carol", Outcome: "ok", At: ago(3 * time.Minute)},
 	}}
-	mine := []string{"mail was paused by ada: a bad deploy", "mail was resumed by bob"}
-	admins := []string{"The settings of mail changed by bob", "bill was paused by eve: a secret"}
+	mine := []string{"mail was paused by ada: a bad deploy", "mail was resumed by bob", "mail was paused by dan: a late reason"}
+	admins := []string{"The settings of mail changed by bob", "Cron nightly was paused by bob", "bill was paused by eve: a secret"}
 	reader, err := access.ParseGrants([]string{"read:mail"})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +117,7 @@ func TestTheFirstPageSaysWhatChanged(t *testing.T) {
 				t.Errorf("%s does not read %q: %s", c.who, want, told)
 			}
 		}
-		for _, not := range append(c.not, "yesterday", "mallory", "carol") {
+		for _, not := range append(c.not, "yesterday", "mallory", "carol", unsaid, "resumed by eve") {
 			if strings.Contains(told, not) {
 				t.Errorf("%s reads %q: %s", c.who, not, told)
 			}
@@ -197,18 +200,30 @@ func TestFailingSince(t *testing.T) {
 	}
 }
 
+type nothingRejected struct {
+	kinesinv1connect.UnimplementedInboundServiceHandler
+}
+
+func (nothingRejected) ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
+	return &kinesinv1.ListRejectedResponse{}, nil
+}
+
 // Whoever has one server reads nothing of several.
 func TestOneServerShowsNothingOfFleets(t *testing.T) {
 	for servers, want := range map[int]bool{1: false, 2: true} {
 		k, _ := newFakes("mail")
 		k.Source = failingSource{fakeSource{"mail"}, nil, servers}
-		page := ""
-		for _, path := range []string{"/ui/", "/ui/workers"} {
-			page += as(k, access.All(), "GET", path, nil).Body.String()
+		k.Inbound = nothingRejected{}
+		var page strings.Builder
+		for _, path := range []string{"/ui/", "/ui/workers", "/ui/dead"} {
+			page.WriteString(as(k, access.All(), "GET", path, nil).Body.String())
 		}
-		for _, word := range []string{"artition", "his server", "Without an owner", "Servers"} {
-			if strings.Contains(page, word) != want {
-				t.Errorf("%d servers, and %q: %v: %s", servers, word, !want, page)
+		if err := lambdaPage(&lambdaBody{Lambda: &kinesinv1.Lambda{}, Operate: true, Alone: servers == 1}).Render(&page); err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"artition", "his server", "Without an owner", "Servers", "Rejected inbound", "Shards", "over all servers"} {
+			if strings.Contains(page.String(), word) != want {
+				t.Errorf("%d servers, and %q: %v: %s", servers, word, !want, page.String())
 			}
 		}
 	}

@@ -108,11 +108,12 @@ func jobsLive(b *jobsBody) g.Node {
 			h.P(text("Begin one on the page "), link(Prefix+"tasks", "Tasks"), text(": choose “all that match the filter”.")),
 		)
 	}
+	chars := shortIDChars(b.Jobs, (*kinesinv1.Job).GetId)
 	heads := g.Group{th("Job"), th("Does"), th("Filter"), th("State"), thNumber("Met"), thNumber("Per second"), th("Began"), th("By")}
 	return list(heads, g.Map(b.Jobs, func(j *kinesinv1.Job) g.Node {
 		to := jobPath(j.GetId())
 		return row(
-			to, tdID(to, j.GetId()), td(j.GetAction()), tdText(jobFilter(short(j.GetWhere()))), h.Td(state(j.GetState())),
+			to, tdShortID(to, j.GetId(), chars), td(j.GetAction()), tdText(jobFilter(short(j.GetWhere()))), h.Td(state(j.GetState())),
 			tdNumber(number(j.GetMatched())), tdNumber(orDash(j.GetPace() > 0, strconv.Itoa(int(j.GetPace())))),
 			h.Td(moment(j.GetCreated())), td(j.GetCreatedBy()),
 		)
@@ -122,7 +123,7 @@ func jobsLive(b *jobsBody) g.Node {
 func jobFilter(where string) g.Node { return either(where != "", wrapped(where), text("every task")) }
 
 func jobPage(b *jobBody) g.Node {
-	to := jobPath(b.GetId())
+	to, chars := jobPath(b.GetId()), shortIDChars(b.GetRefused(), (*kinesinv1.JobRefusal).GetId)
 	return g.Group{
 		h.H1(text("Job")), h.P(h.Class("lead id"), text(b.GetId())), g.If(b.GetState() == "running", ticks()), livePart(to, jobLive(b)),
 		g.If(!b.ReadOnly && b.GetEnded() == 0, action(
@@ -131,7 +132,7 @@ func jobPage(b *jobBody) g.Node {
 		)),
 		g.If(len(b.GetRefused()) > 0, section("refused", "Tasks that it could not change", list(
 			g.Group{th("Task"), th("Why")}, g.Map(b.GetRefused(), func(r *kinesinv1.JobRefusal) g.Node {
-				return row(taskPath(r.GetId()), tdID(taskPath(r.GetId()), r.GetId()), tdText(text(r.GetText())))
+				return row(taskPath(r.GetId()), tdShortID(taskPath(r.GetId()), r.GetId(), chars), tdText(text(r.GetText())))
 			}),
 		))),
 	}

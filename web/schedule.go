@@ -17,6 +17,7 @@ type scheduleBody struct {
 	Lambdas []string // for which the viewer may
 	Item    *kinesinv1.ScheduleItem
 	When    string
+	Zone    string
 	Request string
 	Problem string
 	Field   string // the one that Problem is about; empty: none of them
@@ -48,9 +49,9 @@ func (c *call) schedulePage(status int, b *scheduleBody) error {
 
 // schedule schedules a task. What is wrong with it is said beside its field, and the form keeps what was typed.
 func schedule(c *call) error {
-	b := &scheduleBody{When: c.field("when"), Request: c.field("request"), Item: &kinesinv1.ScheduleItem{
+	b := &scheduleBody{When: c.field("when"), Zone: c.field("zone"), Request: c.field("request"), Item: &kinesinv1.ScheduleItem{
 		Lambda: c.field("lambda"), Payload: c.payload(), Key: c.r.FormValue("key"), LimitKey: c.r.FormValue("limit-key"),
-		Priority: c.field("priority"), Collection: c.field("collection"), RequestId: requestID(c.field("request")),
+		Priority: c.field("priority"), Collection: c.field("collection"), OnConflict: c.field("on-conflict"), RequestId: requestID(c.field("request")),
 	}}
 	refused := func(field string, err error) error {
 		p := problemOf(err)
@@ -62,7 +63,7 @@ func schedule(c *call) error {
 	}
 	if b.When != "" {
 		var err error
-		if b.Item.Due, b.Item.Delay, err = parseWhen(b.When); err != nil {
+		if b.Item.Due, b.Item.Delay, err = c.when(); err != nil {
 			return refused("when", err)
 		}
 	}
@@ -74,7 +75,8 @@ func schedule(c *call) error {
 		return refused(fieldOf(api.ProblemOf(err)), err)
 	}
 	made := response.GetResults()[0]
-	return c.goTo(taskPath(made.GetId()), either(made.GetDuplicate(), "scheduled-before", "scheduled"))
+	done := either(made.GetDuplicate(), "scheduled-before", "scheduled")
+	return c.goTo(taskPath(made.GetId()), either(made.GetReplaced(), "replaced", done))
 }
 
 // fieldOf returns the field of the form that a refusal is about, which its text names first; empty: none of them alone.
@@ -116,9 +118,11 @@ func schedulePage(b *scheduleBody) g.Node {
 			choice("lambda", "Lambda", plainOptions(b.Lambdas, b.Item.GetLambda()), of("lambda", false)), below("lambda"),
 			payloadField("Payload", 6, string(b.Item.GetPayload()), of("payload", false)), below("payload"),
 			field("when", "Due in, or at", h.Value(b.When), size(22), of("when", true)),
-			below("when", text("A duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z. Empty: now.")),
+			below("when", text(sentence(whenWant)+" Empty: now.")), ownZone(b.Zone),
 			field("key", "Key", h.Value(b.Item.GetKey()), size(40), unaided(), of("key", true)),
-			below("key", text("Same lambda and key, same task: a second one is not scheduled. Empty: none.")),
+			below("key", text("Same lambda and key, same task. Empty: none.")),
+			choice("on-conflict", "On conflict", plainOptions([]string{"keep", "replace", "reject"}, b.Item.GetOnConflict()), of("on-conflict", true)),
+			below("on-conflict", text("If a task has the key: keep it, replace its payload and time, or reject this one.")),
 			field("priority", "Priority", h.Value(b.Item.GetPriority()), size(16), unaided(), of("priority", true)),
 			below("priority", text("One of the lambda's. Empty: its usual one.")),
 			field("limit-key", "Limit key", h.Value(b.Item.GetLimitKey()), size(40), unaided(), of("limit-key", true)),

@@ -26,10 +26,22 @@ func TestATaskIsScheduledFromAForm(t *testing.T) {
 		t.Errorf("%d to %q: %v", w.Code, w.Header().Get("Location"), got)
 	}
 	form.Set("when", "2027-01-31T09:00:00Z")
+	form.Set("zone", "Europe/Paris")
 	form.Set("key", "taken")
 	w = as(k, access.All(), http.MethodPost, "/ui/tasks/new", form)
 	if fakes.scheduled.GetDue() != time.Date(2027, 1, 31, 9, 0, 0, 0, time.UTC).UnixMicro() || w.Header().Get("Location") != "/ui/tasks/k1new?done=scheduled-before" {
 		t.Errorf("to %q: %v", w.Header().Get("Location"), fakes.scheduled)
+	}
+	form.Set("when", "2027-01-31  9:00")
+	form.Set("on-conflict", "replace")
+	w = as(k, access.All(), http.MethodPost, "/ui/tasks/new", form)
+	if fakes.scheduled.GetDue() != time.Date(2027, 1, 31, 8, 0, 0, 0, time.UTC).UnixMicro() || fakes.scheduled.GetOnConflict() != "replace" || w.Header().Get("Location") != "/ui/tasks/k1new?done=replaced" {
+		t.Errorf("to %q: %v", w.Header().Get("Location"), fakes.scheduled)
+	}
+	form.Set("zone", "Europe/Bern")
+	w = as(k, access.All(), http.MethodPost, "/ui/tasks/new", form)
+	if body := w.Body.String(); w.Code != http.StatusBadRequest || !strings.Contains(body, "did you mean") || !strings.Contains(body, `<option selected>replace</option>`) || !strings.Contains(body, `value="Europe/Bern"`) {
+		t.Errorf("%d %s", w.Code, body)
 	}
 }
 

@@ -34,12 +34,12 @@ func TestPastedID(t *testing.T) {
 	}
 }
 
-// A word that is no comparison is looked for in all texts of a task, and the beginning of an id opens the task that alone
-// has it.
+// Words that are no comparison are looked for, each of them, in all texts of a task, and the beginning of an id opens the
+// task that alone has it.
 func TestSearchByAnyWord(t *testing.T) {
 	k, fakes := newFakes("mail")
 	for q, filter := range map[string]string{
-		"acme": `any~"acme"`, "connection refused": `any~"connection refused"`, `order "7"`: `any~"order \"7\""`, "state": `any~"state"`, "k1": `any~"k1"`,
+		"acme": `any~"acme"`, "refused  acme": `any~"refused" and any~"acme"`, `"7"`: `any~"\"7\""`, "state": `any~"state"`, "k1": `any~"k1"`,
 		"state=dead": "", `key~"acme"`: "", "state == x": "", "lambda in (a, b)": "", "": "",
 	} {
 		w := as(k, access.All(), "GET", "/ui/tasks?q="+url.QueryEscape(q), nil)
@@ -72,10 +72,14 @@ func TestWhyTasksInTheListWait(t *testing.T) {
 	k, fakes := newFakes(id)
 	fakes.waits = &kinesinv1.WaitsFor{Reason: "gate", Text: "paused"}
 	body := as(k, access.All(), "GET", "/ui/tasks", nil).Body.String()
-	for _, want := range []string{`title="` + id + `">` + id[:14] + "</a>", "a gate holds it", id + "=" + id} {
+	short := `title="` + id + `">` + id[:14] + "</a>"
+	for _, want := range []string{short, "a gate holds it", id + "=" + id} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is not in %s", want, body)
 		}
+	}
+	if body := as(k, access.All(), "GET", "/ui/groups", nil).Body.String(); !strings.Contains(body, short) {
+		t.Errorf("the list of groups has long ids: %s", body)
 	}
 }
 

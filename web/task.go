@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/jsonform"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/zones"
 )
 
 type taskBody struct {
@@ -214,7 +215,7 @@ func actOnTask(c *call) error {
 		err, done = first(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: ids})), "started"
 	case "reschedule":
 		request := &kinesinv1.RescheduleRequest{Ids: ids}
-		if request.Due, request.Delay, err = parseWhen(c.field("when")); err != nil {
+		if request.Due, request.Delay, err = c.when(); err != nil {
 			return err
 		}
 		err, done = first(c.Tasks.Reschedule(ctx, request)), "rescheduled"
@@ -236,17 +237,28 @@ func actOnTask(c *call) error {
 	return c.goTo(taskPath(id), done)
 }
 
-// parseWhen reads when a task is to be due: a time in UTC, or a duration from now.
-func parseWhen(text string) (due, delay int64, err error) {
-	if due, err = jsonform.ParseInstant(text); err == nil {
-		return due, 0, nil
+// when reads when a task is to be due: a time, or a duration from now.
+func (c *call) when() (due, delay int64, err error) {
+	text := c.field("when")
+	if d, err := parseDuration(text); err == nil {
+		return 0, max(1, d.Microseconds()), nil
 	}
-	d, err := parseDuration(text)
+	zone, err := zones.Default().Load(c.field("zone"))
 	if err != nil {
-		return 0, 0, invalid("time %q: want a duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z", text)
+		return 0, 0, invalid("%v", err)
 	}
-	return 0, max(1, d.Microseconds()), nil
+	if at, _, found := zones.OnClock(text, c.now(), zone); found {
+		text = at.Format(time.RFC3339)
+	}
+	if due, err = jsonform.ParseInstant(text); err != nil {
+		return 0, 0, invalid("time %q: want %s", text, whenWant)
+	}
+	return due, 0, nil
 }
+
+// whenWant says what when reads.
+const whenWant = "a duration from now such as 90s or 3d, a time of the zone such as 2027-01-31 09:00, tomorrow 9:00 or monday 9:00, " +
+	"or one with an offset such as 2027-01-31T09:00:00Z"
 
 // seq returns the seq that the task had when its form was shown, so that nothing is replaced that somebody
 // else has changed since.

@@ -8,6 +8,7 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -52,7 +53,7 @@ func taskActions(b *taskBody) g.Node {
 			action(
 				"Reschedule…", hidden("action", "reschedule"),
 				field("when", "Due in, or at", h.Value("10m"), h.Required(), size(22), describedBy("when-hint")),
-				hintBelow("when-hint", text("A duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z.")),
+				hintBelow("when-hint", text(sentence(whenWant))), ownZone(""),
 				primary("Reschedule"),
 			),
 		}),
@@ -153,7 +154,7 @@ func chainTask(t *kinesinv1.ChainTask, self string) g.Node {
 }
 
 func groupPart(r *related) g.Node {
-	of := r.Group
+	of, chars := r.Group, shortIDChars(r.Members, func(m *kinesinv1.MemberOfGroup) string { return m.GetTask().GetId() })
 	followUp := text("Its follow-up, when all have ended:")
 	if of.GetFollowUp() != "" {
 		followUp = link(taskPath(of.GetFollowUp()), "Its follow-up", current(of.GetFollowUp() == r.Self))
@@ -171,13 +172,13 @@ func groupPart(r *related) g.Node {
 				h.Class("node"), followUp, text(" "), lambdaLink(of.GetThen()),
 				g.If(of.GetElse() != "", g.Group{text(", or if one fails "), lambdaLink(of.GetElse())}),
 			),
-			h.Ol(g.Map(r.Members, func(m *kinesinv1.MemberOfGroup) g.Node { return h.Li(groupMember(m, r.Self)) })),
+			h.Ol(g.Map(r.Members, func(m *kinesinv1.MemberOfGroup) g.Node { return h.Li(groupMember(m, r.Self, chars)) })),
 		)),
 		g.If(r.More, meta(text("Only some of its members are shown."))),
 	)
 }
 
-func groupMember(m *kinesinv1.MemberOfGroup, self string) g.Node {
+func groupMember(m *kinesinv1.MemberOfGroup, self string, chars int) g.Node {
 	t := m.GetTask()
 	if t == nil {
 		return h.Span(h.Class("node none"), textf("member %d: not kept, or not yours to read", m.GetIndex()))
@@ -186,9 +187,9 @@ func groupMember(m *kinesinv1.MemberOfGroup, self string) g.Node {
 	if t.GetEnded() != 0 {
 		when = g.Group{text("ended "), moment(t.GetEnded())}
 	}
-	name := either(t.GetKey() != "", t.GetKey(), t.GetId())
+	name := either(t.GetKey() != "", t.GetKey(), api.ShortID(t.GetId(), chars))
 	return h.Span(
-		h.Class("node"), link(taskPath(t.GetId()), name, current(t.GetId() == self)), text(" "), state(t.GetState()), text(" "), note(when),
+		h.Class("node"), link(taskPath(t.GetId()), name, titled(t.GetId()), current(t.GetId() == self)), text(" "), state(t.GetState()), text(" "), note(when),
 	)
 }
 

@@ -42,8 +42,8 @@ type quick struct {
 
 var quicks = []quick{ //nolint:gochecknoglobals // a table
 	{Name: "All"},
-	{Name: "Waiting", Where: "state in (scheduled, retriable_failure)"},
-	{Name: "Running", Where: "state in (claimed, processing)"},
+	{Name: "Waiting", Where: "state in (" + strings.Join(waitingStates, ", ") + ")"},
+	{Name: "Running", Where: "state in (" + strings.Join(runningStates, ", ") + ")"},
 	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"},
 	{Name: "Dead", Where: "state=dead"},
 	{Name: "Failed for good", Where: "state=fatal_failure"},
@@ -168,17 +168,17 @@ func (c *call) publicID(text string) (string, bool) {
 	return t.GetId(), err == nil
 }
 
-// whereOf returns the filter that a text stands for: the text itself, or, of words that are no comparison, what has
-// them anywhere.
+// whereOf returns the filter that a text stands for: the text itself, or, of words that are no comparison, what has each
+// of them anywhere.
 func (c *call) whereOf(text string) string {
 	if _, err := where.Parse(text, c.Clock.Now()); err == nil || strings.ContainsAny(text, "=<>~!()") {
 		return text
 	}
-	begins := ""
-	if shortForm.MatchString(text) {
-		begins = "^"
+	words := strings.Fields(text)
+	for i, word := range words {
+		words[i] = "any~" + quote(either(shortForm.MatchString(word), "^", "")+word)
 	}
-	return "any~" + quote(begins+text)
+	return strings.Join(words, " and ")
 }
 
 // showKey leads to the newest task with a key.

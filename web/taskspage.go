@@ -19,7 +19,7 @@ func tasksPage(b *tasksBody) g.Node {
 		filter(
 			Prefix+"tasks",
 			search(
-				"Search", b.Q, h.Placeholder(`a word, an id, or a filter: lambda=mail and state=dead and error~"timeout"`),
+				"Search", b.Q, h.Placeholder(`words, an id, or a filter: lambda=mail and state=dead and error~"timeout"`),
 				g.If(b.Problem != "", g.Group{h.Aria("invalid", "true"), describedBy("wrong")}),
 			),
 			choice(
@@ -61,7 +61,7 @@ func tasksFound(b *tasksBody) g.Node {
 }
 
 func tasksList(b *tasksBody) g.Node {
-	may, chars := len(b.Actions) > 0, shortIDChars(b.Tasks)
+	may, chars := len(b.Actions) > 0, shortIDChars(b.Tasks, (*kinesinv1.Task).GetId)
 	heads := g.Group{
 		g.If(may, h.Th(h.Scope("col"), h.Class("tick"), h.Input(h.Type("checkbox"), h.ID("tick-all"), labelled("Select all on this page")))),
 		th("Task"), th("Lambda"), th("State"), th("Due, or ended"), thNumber("Late"), thNumber("Attempts"), th("Key"), th("Tags"), th("Waits, or last error"),
@@ -130,7 +130,7 @@ func reviewPage(v *review) g.Node {
 			g.If(v.All, g.Group{
 				h.P(hinted("pace", "Tasks per second", "empty: as fast as the store allows", h.Value(v.Pace), numeric(), size(8))),
 				h.P(agree("really-all", "Go on even if the filter matches every task there is", g.If(v.Q == "", h.Required()))),
-				meta(text("It runs as a job on the servers, which you can watch, pause and stop. " +
+				meta(text("It runs as a job, which you can watch, pause and stop. " +
 					"It acts on each task that matches at the time when it gets there.")),
 			}),
 			buttons(do(v.Action.Name), text(" "), buttonLink(tasksPath(v.Q, "", ""), "Do nothing")),
@@ -142,7 +142,7 @@ func reviewPage(v *review) g.Node {
 }
 
 func sampleList(tasks []*kinesinv1.Task) g.Node {
-	chars := shortIDChars(tasks)
+	chars := shortIDChars(tasks, (*kinesinv1.Task).GetId)
 	return list(g.Group{th("Task"), th("Lambda"), th("State"), th("Due"), th("Key")}, g.Map(tasks, func(t *kinesinv1.Task) g.Node {
 		to := taskPath(t.GetId())
 		return row(
@@ -152,6 +152,7 @@ func sampleList(tasks []*kinesinv1.Task) g.Node {
 }
 
 func outcomesPage(b *outcomesBody) g.Node {
+	chars := shortIDChars(b.Outcomes, func(o outcome) string { return o.ID })
 	said := numberOf(b.Done, "task was changed", "tasks were changed")
 	if b.Refused > 0 {
 		said += ", " + numberOf(b.Refused, "was refused", "were refused")
@@ -159,7 +160,7 @@ func outcomesPage(b *outcomesBody) g.Node {
 	return g.Group{
 		h.H1(text(b.Name)), h.P(h.Role("status"), text(said+".")),
 		list(g.Group{th("Task"), th("Now"), th("Refused because")}, g.Map(b.Outcomes, func(o outcome) g.Node {
-			return row(taskPath(o.ID), tdID(taskPath(o.ID), o.ID), h.Td(g.If(o.Text != "", state(o.Text))), tdText(text(o.Problem)))
+			return row(taskPath(o.ID), tdShortID(taskPath(o.ID), o.ID, chars), h.Td(g.If(o.Text != "", state(o.Text))), tdText(text(o.Problem)))
 		})),
 		h.P(buttonLink(tasksPath(b.Q, "", ""), "Back to the tasks")),
 	}

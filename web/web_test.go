@@ -94,7 +94,7 @@ func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.Stat
 
 func (f *fakes) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	f.scheduled = r.GetItems()[0]
-	return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1new", Duplicate: f.scheduled.GetKey() == "taken", Problem: f.refusal}}}, nil
+	return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1new", Duplicate: f.scheduled.GetKey() == "taken", Replaced: f.scheduled.GetOnConflict() == "replace", Problem: f.refusal}}}, nil
 }
 
 func (f *fakes) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {

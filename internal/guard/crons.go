@@ -49,7 +49,7 @@ func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kines
 	} else if current != nil && s.check(ctx, actSetCron, current, errNoCron, access.Operate, access.Schedule) != nil && s.check(ctx, actReadCron, current, errNoCron, access.Read) != nil {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, and you may not see it: want another name", asked.GetName())
 	}
-	a := act{Record: audit.Record{Action: actSetCron, Target: asked.GetLambda(), Before: s.settings(forRecord(found))}}
+	a := act{Record: audit.Record{Action: actSetCron, Target: asked.GetName(), Before: s.settings(forRecord(found))}}
 	response, err := recordChange(ctx, s.Guard, a, s.next.SetCron, r, forRecord)
 	if err == nil {
 		response.Cron = s.shown(ctx, response.Cron)
@@ -75,14 +75,13 @@ func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (
 
 // RunCron needs operate on the lambda, and schedule in the collection.
 func (s crons) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
-	a := s.onNamed(ctx, "cron.run", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
-	a.After = s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})
+	a := s.onNamed(ctx, "cron.run", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule).as(r.GetName())
 	return record(ctx, s.Guard, a, s.next.RunCron, r)
 }
 
 // BackfillCron needs what RunCron does. The job is its maker's alone, as others are.
 func (s crons) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
-	a := s.onNamed(ctx, "cron.backfill", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
+	a := s.onNamed(ctx, "cron.backfill", s.find, r.GetName(), errNoCron, access.Operate, access.Schedule).as(r.GetName())
 	asked := proto.CloneOf(r)
 	asked.RequestId = nil
 	a.Before = s.settings(asked)
@@ -95,10 +94,9 @@ func (s crons) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (
 
 // onCron returns an act that changes a cron, which needs operate on the lambda.
 func (s crons) onCron(ctx context.Context, action, name string) act {
-	a := s.onNamed(ctx, action, s.find, name, errNoCron, access.Operate)
+	a := s.onNamed(ctx, action, s.find, name, errNoCron, access.Operate).as(name)
 	if a.refused == nil {
-		current := s.current(ctx, name)
-		a.Target, a.Before = current.GetCron().GetLambda(), s.settings(forRecord(current))
+		a.Before = s.settings(forRecord(s.current(ctx, name)))
 	}
 	return a
 }

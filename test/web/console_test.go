@@ -135,9 +135,9 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.picture("paused")
 	b.accessible("a lambda that one click has paused")
 	b.submit(chromedp.SendKeys(`//label[text()="Why?"]/following-sibling::input`, "a bad deploy"), chromedp.Click(`//button[text()="Say why"]`))
-	b.has("mail was paused: a bad deploy", "Ended gates")
+	b.has("mail was paused: a bad deploy")
 	b.open("/ui/")
-	b.do(chromedp.WaitVisible(`//*[@class="changed"]//a[contains(., "mail was paused: a bad deploy")]`))
+	b.do(chromedp.WaitVisible(`//*[@class="changed"][not(contains(., "mail was resumed"))]//a[contains(., "mail was paused: a bad deploy")]`))
 	b.submit(chromedp.Click(`//*[@class="changed"]//a[contains(., "mail was paused: a bad deploy")]`))
 	b.submit(chromedp.Click(`//button[text()="Resume"]`))
 	b.has("Resumed.", "nothing is paused")
@@ -178,6 +178,11 @@ func TestAnOperatorsHour(t *testing.T) {
 		r, err := s.client.Get(t.Context(), sdk.ID(s.ids["json"]))
 		return err == nil && r.State == sdk.StateSuccess
 	})
+
+	b.open("/ui/tasks/new?lambda=mail") // due at a time of the browser's zone
+	day := time.Date(time.Now().Year()+1, time.January, 31, 8, 0, 0, 0, time.UTC)
+	b.submit(chromedp.SendKeys("#when", day.Format(time.DateOnly)+" 9:00"), chromedp.Click(".fields button.primary"))
+	b.do(chromedp.WaitReady(`.timeline time[datetime^="` + day.Format("2006-01-02T15:04:05") + `"]`))
 
 	b.open("/ui/crons/nightly-report")
 	b.do(chromedp.Click(`//summary[text()="Change the schedule…"]`), chromedp.SetAttributeValue("#schedule", "value", ""), chromedp.SendKeys("#schedule", "30 4 * * 1"),

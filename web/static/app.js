@@ -56,6 +56,8 @@
 		});
 	}
 
+	for (const e of document.querySelectorAll('[data-own-zone]')) e.value ||= own;
+
 	// What scrolls sideways can be scrolled by keys. On a narrow screen the cells of a table show their heads.
 	const reachable = () => {
 		for (const table of document.querySelectorAll('.scroll table')) {

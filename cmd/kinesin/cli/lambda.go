@@ -277,8 +277,7 @@ func liveTasksText(s *kinesinv1.LambdaStats) string {
 		return "not counted; --count estimates them"
 	}
 	count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.GetExact()) }
-	text := fmt.Sprintf("%s wait, %s queued, %s run", count(sdk.StateScheduled, sdk.StateRetriableFailure),
-		count(sdk.StateEnqueued, sdk.StateAcquired), count(sdk.StateClaimed, sdk.StateProcessing))
+	text := fmt.Sprintf("%s scheduled, %s queued, %s run", count(scheduledStates...), count(queuedStates...), count(runningStates...))
 	if s.Due != nil {
 		text += "; " + numberText(s.GetDue(), s.GetDueExact()) + " are due"
 	}

@@ -90,7 +90,7 @@ func (a *app) objectives() *noun[*kinesinv1.ObjectiveStatus] {
 
 func (a *app) stats() *noun[*kinesinv1.LambdaStats] {
 	return &noun[*kinesinv1.LambdaStats]{
-		titles: []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "DEAD 1H", "DEAD 1D", "P50", "P99", "HELD BACK BY"},
+		titles: []string{"LAMBDA", "SCHEDULED", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "DEAD 1H", "DEAD 1D", "P50", "P99", "HELD BACK BY"},
 		wide:   []string{"THROTTLED/S"},
 		cells: func(s *kinesinv1.LambdaStats) []string {
 			count := func(states ...sdk.State) string { return numberText(tasksIn(s, states...), s.GetExact()) }
@@ -103,8 +103,8 @@ func (a *app) stats() *noun[*kinesinv1.LambdaStats] {
 				overdue = max(0, clock.Real().Now().Time().Sub(time.UnixMicro(s.GetOldestDue()))).Round(time.Second).String()
 			}
 			return []string{
-				s.GetLambda(), count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
-				count(sdk.StateClaimed, sdk.StateProcessing), overdue, rate(s.GetStartedPerSecond()), rate(s.GetEndedPerSecond()), rate(s.GetFailedPerSecond()),
+				s.GetLambda(), count(scheduledStates...), count(queuedStates...),
+				count(runningStates...), overdue, rate(s.GetStartedPerSecond()), rate(s.GetEndedPerSecond()), rate(s.GetFailedPerSecond()),
 				strconv.FormatInt(s.GetDeadHour(), 10), strconv.FormatInt(s.GetDeadDay(), 10), late50, late99,
 				heldByReasons(s.GetHeldBy()), rate(s.GetThrottledPerSecond()),
 			}

@@ -95,12 +95,10 @@ func topOrder(rows []*kinesinv1.LambdaStats, by rune) {
 func compareDue(a, b int64) int { return cmp.Compare(uint64(a-1), uint64(b-1)) }
 
 func topWaits(s *kinesinv1.LambdaStats) int64 {
-	return tasksIn(s, sdk.StateScheduled, sdk.StateEnqueued, sdk.StateAccepted)
+	return tasksIn(s, scheduledStates...) + tasksIn(s, queuedStates...)
 }
 
-func topRuns(s *kinesinv1.LambdaStats) int64 {
-	return tasksIn(s, sdk.StateClaimed, sdk.StateProcessing)
-}
+func topRuns(s *kinesinv1.LambdaStats) int64 { return tasksIn(s, runningStates...) }
 
 const topKeys = "q ends; arrows scroll; l lateness, n name, w what waits, f failures first"
 
@@ -295,6 +293,13 @@ DynamoDB numbers of tasks are estimates, marked by a ~.`,
 		return askSet(ctx, c, "stats", c.Tasks.Stats, &kinesinv1.StatsRequest{Lambda: first(args)})
 	})
 }
+
+// The states of live tasks, as they are counted.
+var (
+	scheduledStates = []sdk.State{sdk.StateScheduled, sdk.StateRetriableFailure}
+	queuedStates    = []sdk.State{sdk.StateEnqueued}
+	runningStates   = []sdk.State{sdk.StateClaimed, sdk.StateProcessing, sdk.StateAcquired}
+)
 
 // tasksIn counts the live tasks in some states.
 func tasksIn(s *kinesinv1.LambdaStats, states ...sdk.State) (n int64) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,15 @@ func TestTopFitsTheScreen(t *testing.T) {
 				t.Errorf("%v: line %d is %q, want %q", size, i, lines[i], want)
 			}
 		}
+	}
+}
+
+// What top says waits or runs is what stats says is scheduled or queued, or runs; no live task is left out.
+func TestTopCountsAsStatsDoes(t *testing.T) {
+	s := &kinesinv1.LambdaStats{Exact: true, Tasks: map[string]int64{"scheduled": 1, "retriable_failure": 2, "enqueued": 4, "acquired": 8, "claimed": 16, "processing": 32}}
+	counts := (&app{}).stats().cells(s)[1:4]
+	if waits, runs := topWaits(s), topRuns(s); !slices.Equal(counts, []string{"3", "4", "56"}) || waits != 7 || runs != 56 {
+		t.Errorf("stats: %v; top: %d wait, %d run", counts, waits, runs)
 	}
 }
 
