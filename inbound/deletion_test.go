@@ -267,7 +267,7 @@ func TestARetryGoesToTheLambdaThatWasMadeAnew(t *testing.T) {
 			t.Fatal(all)
 		}
 		r := b.retry(all[0].Name)[0]
-		wantRefusal(t, "retry", r.Problem, isInvalid, `"mail"`, "create it first")
+		wantRefusal(t, "retry", r.Problem, isInvalid, `"mail"`, "`kinesin lambda list`")
 		if _, err := b.CreateLambda(b.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &lambda{Name: "mail", Priorities: []string{"low"}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -236,7 +236,7 @@ func TestListRefusals(t *testing.T) {
 			reason  kinesinv1.Reason
 			word    string
 		}{
-			"unknown lambda":  {&kinesinv1.ListRequest{Lambda: "nobody"}, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "create it first"},
+			"unknown lambda":  {&kinesinv1.ListRequest{Lambda: "nobody"}, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "`kinesin lambda list`"},
 			"negative limit":  {&kinesinv1.ListRequest{Lambda: "mail", Limit: -1}, isInvalid, "1 to 1000"},
 			"limit too large": {&kinesinv1.ListRequest{Lambda: "mail", Limit: inbound.ListMax + 1}, isInvalid, "1 to 1000"},
 			"unknown state":   {&kinesinv1.ListRequest{Lambda: "mail", State: "happy"}, isInvalid, "retriable_failure"},

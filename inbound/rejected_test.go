@@ -163,7 +163,7 @@ func TestALambdaThatIsNotKnownYet(t *testing.T) {
 			t.Fatalf("%v, %d messages, %d receives", all, b.memory.Len(), b.receives)
 		}
 		b.halt()
-		wantRefusal(t, "retry", b.retry(all[0].Name)[0].Problem, isInvalid, "unknown_lambda", `"news": create it first, then retry`)
+		wantRefusal(t, "retry", b.retry(all[0].Name)[0].Problem, isInvalid, "unknown_lambda", `"news": `+"`kinesin lambda list` shows those there are, `kinesin lambda create` makes one; then retry")
 		create(b)
 		if r := b.retry(all[0].Name)[0]; r.Problem != nil || r.Id != never.Id || b.state(never.Id) != "enqueued" || len(b.rejected()) != 0 {
 			t.Errorf("%v, then %s", r, b.state(never.Id))

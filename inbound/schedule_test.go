@@ -40,7 +40,7 @@ func TestRefusals(t *testing.T) {
 		words  []string
 	}{
 		{name: "nothing special", change: func(*item) {}},
-		{"unknown lambda", func(i *item) { i.Lambda = "nobody" }, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, []string{"nobody", "create it first"}},
+		{"unknown lambda", func(i *item) { i.Lambda = "nobody" }, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, []string{"nobody", "`kinesin lambda list`"}},
 		{"bad lambda name", func(i *item) { i.Lambda = "a b" }, isInvalid, []string{"a b", "a-z, A-Z, 0-9"}},
 		{"no lambda", func(i *item) { i.Lambda = "" }, isInvalid, []string{"1 to 64"}},
 		{"due time and delay", func(i *item) { i.Due = int64(start) }, isInvalid, []string{"not both"}},

@@ -22,8 +22,6 @@ const (
 	// bounds them where each row that is read costs money.
 	shortRowsMax     = 1_000_000
 	shortRowsMetered = setRowsPage
-	// candidatesShown is how many ids a refusal lists that begin the same way.
-	candidatesShown = 5
 )
 
 // WholeIDs returns ids with each shortened one replaced by the id that begins so, among the tasks that the caller may
@@ -34,13 +32,14 @@ const (
 func (in *Inbound) WholeIDs(ctx context.Context, ids []string) ([]string, error) {
 	byHead := map[string][]int{}
 	for i, id := range ids {
-		switch isShort := task.IsShortened(id); {
-		case isShort && len(id) < api.ShortIDCharsMin:
-			return nil, refusal.Invalid("id %q: want the whole id of a task, or at least its first %d characters", id, api.ShortIDCharsMin)
-		case isShort:
-			head := id[shortFormChars:api.ShortIDCharsMin]
-			byHead[head] = append(byHead[head], i)
+		if !task.IsShortened(id) {
+			continue
 		}
+		if err := refusal.CheckShort(id, "task"); err != nil {
+			return nil, err
+		}
+		head := id[shortFormChars:api.ShortIDCharsMin]
+		byHead[head] = append(byHead[head], i)
 	}
 	if len(byHead) == 0 {
 		return ids, nil
@@ -51,16 +50,8 @@ func (in *Inbound) WholeIDs(ctx context.Context, ids []string) ([]string, error)
 	}
 	whole := slices.Clone(ids)
 	for i, id := range ids {
-		switch found := fits[i]; len(found) {
-		case 0:
-		case 1:
-			whole[i] = found[0]
-		default:
-			more := ""
-			if len(found) > candidatesShown {
-				found, more = found[:candidatesShown], " and others"
-			}
-			return nil, refusal.Invalid("id %q: the ids of several tasks begin so: %s%s; want more of one", id, strings.Join(found, ", "), more)
+		if whole[i], err = refusal.WholeID(id, "task", fits[i]); err != nil {
+			return nil, err
 		}
 	}
 	return whole, nil
@@ -93,7 +84,7 @@ func (in *Inbound) idsThatBegin(ctx context.Context, ids []string, byHead map[st
 			id := in.PublicID(&page.Rows[i])
 			for _, at := range byHead[id[shortFormChars:api.ShortIDCharsMin]] {
 				// A task that ends meanwhile is met as live and as ended.
-				if found := fits[at]; strings.HasPrefix(id, ids[at]) && len(found) <= candidatesShown && !slices.Contains(found, id) {
+				if found := fits[at]; strings.HasPrefix(id, ids[at]) && len(found) <= refusal.IDsShown && !slices.Contains(found, id) {
 					fits[at] = append(found, id)
 				}
 			}

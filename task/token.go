@@ -177,6 +177,11 @@ func IsShortened(text string) bool {
 	return len(text) < len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(whole) && strings.Trim(text, idChars) == ""
 }
 
+// IsShortenedUUID reports whether a text may be the beginning of a UUID as ID.String writes it, and not the whole of it.
+func IsShortenedUUID(text string) bool {
+	return text != "" && len(text) < len(ID{}.String()) && strings.Trim(text, "0123456789abcdef-") == ""
+}
+
 // PeekID returns the id of the task that a public id names. It has no key, and so cannot tell a forged public id. It returns
 // ErrBadID for forms that it does not know. The task's id is first in the body; in the form q2 the number of a key, the
 // length of a sender's name and the name come before, and the id is one of that sender's.

@@ -943,7 +943,7 @@ var File_kinesin_v1_lambda_service_proto protoreflect.FileDescriptor
 const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fkinesin/v1/lambda_service.proto\x12\n" +
-	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xee\n" +
+	"kinesin.v1\x1a\x18kinesin/v1/options.proto\x1a\x1dkinesin/v1/task_service.proto\"\xf4\n" +
 	"\n" +
 	"\x06Lambda\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xd8\xf3\x18\x01\x88\xf4\x18\x01R\x04name\x12+\n" +
@@ -952,8 +952,8 @@ const file_kinesin_v1_lambda_service_proto_rawDesc = "" +
 	"\n" +
 	"priorities\x18\x03 \x03(\tB\b\xf0\xf3\x18\b\x88\xf4\x18\x01R\n" +
 	"priorities\x12\x16\n" +
-	"\x06shards\x18\x04 \x01(\rR\x06shards\x12!\n" +
-	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12\x1e\n" +
+	"\x06shards\x18\x04 \x01(\rR\x06shards\x12'\n" +
+	"\fmax_attempts\x18\x05 \x01(\rB\x04\xe0\xf3\x18\x01R\vmaxAttempts\x12\x1e\n" +
 	"\atimeout\x18\x06 \x01(\x03B\x04\xc0\xf3\x18\x02R\atimeout\x12%\n" +
 	"\vbackoff_min\x18\a \x01(\x03B\x04\xc0\xf3\x18\x02R\n" +
 	"backoffMin\x12%\n" +

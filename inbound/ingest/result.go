@@ -100,7 +100,7 @@ func resultOf(err error, lastTry bool) result {
 		if !lastTry {
 			return result{outcome: unknownLambda, err: err}
 		}
-		return result{rejected, ReasonUnknownLambda, fmt.Errorf("%w, then retry", err)}
+		return result{rejected, ReasonUnknownLambda, fmt.Errorf("%w; then retry", err)}
 	case errors.As(err, &notOurs):
 		return result{rejected, ReasonNotOurs, err}
 	case errors.As(err, &stale):

@@ -252,7 +252,7 @@ func (c *Catalog) Lambda(name string) (*Entry, error) {
 	if err := task.CheckName("lambda", name); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w %q: create it first", ErrUnknown, name)
+	return nil, fmt.Errorf("%w %q: `kinesin lambda list` shows those there are, `kinesin lambda create` makes one", ErrUnknown, name)
 }
 
 // Find is Lambda for a lambda that another process may have created a moment ago: it reads the store before

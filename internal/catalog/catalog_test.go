@@ -371,7 +371,7 @@ func TestRemoveWhatAnotherRemoved(t *testing.T) {
 
 func TestLambdaSaysWhatIsWrongWithAName(t *testing.T) {
 	f := newFixture(t)
-	if _, err := f.Lambda("nobody"); !errors.Is(err, catalog.ErrUnknown) || !strings.Contains(err.Error(), "create it first") {
+	if _, err := f.Lambda("nobody"); !errors.Is(err, catalog.ErrUnknown) || !strings.Contains(err.Error(), "`kinesin lambda list`") {
 		t.Errorf("%v", err)
 	}
 	if _, err := f.Lambda("a b"); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "a-z") {

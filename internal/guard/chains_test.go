@@ -69,7 +69,7 @@ func TestFollowUpsInGroupsNeedTheRightToSchedule(t *testing.T) {
 	}
 	ctx := access.With(t.Context(), access.Caller{Identity: access.Identity{Name: "bob", Grants: grants}})
 	var next created
-	g := (&guard.Guard{}).Groups(&next, func(context.Context, string) (string, string, error) { return "mail", "", nil })
+	g := (&guard.Guard{}).Groups(&next, func(context.Context, string) (string, string, error) { return "mail", "", nil }, nil)
 	with := func(lambda string) *kinesinv1.ScheduleItem {
 		deep := []*kinesinv1.ScheduleItem{{Lambda: lambda}}
 		return &kinesinv1.ScheduleItem{Lambda: "mail", Then: []*kinesinv1.ScheduleItem{{Lambda: "mail", Finally: deep}}}

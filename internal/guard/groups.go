@@ -11,12 +11,23 @@ import (
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
 )
 
-type groups service[kinesinv1connect.GroupServiceHandler]
+type groups struct {
+	service[kinesinv1connect.GroupServiceHandler]
+
+	begin func(ctx context.Context, text string) (ids []string, err error)
+}
 
 // Groups guards a GroupService. A group is of the lambda and the collection of the first task that follows,
-// which find returns.
-func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, find finder) kinesinv1connect.GroupServiceHandler {
-	return groups{g, next, find}
+// which find returns. begin returns the ids of the groups that the caller may read whose ids begin with a text.
+func (g *Guard) Groups(
+	next kinesinv1connect.GroupServiceHandler, find finder, begin func(ctx context.Context, text string) ([]string, error),
+) kinesinv1connect.GroupServiceHandler {
+	return groups{service[kinesinv1connect.GroupServiceHandler]{g, next, find}, begin}
+}
+
+// wholeGroup has a call name its group by the whole id.
+func (s groups) wholeGroup(ctx context.Context, id *string) error {
+	return wholeID(id, "group", func() ([]string, error) { return s.begin(ctx, *id) })
 }
 
 // CreateGroup needs schedule for each task that may follow: it is asked for now, and not when it follows.
@@ -33,6 +44,9 @@ func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest
 
 // AddMembers needs schedule for each member, and for the group.
 func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
+	if err := s.wholeGroup(ctx, &r.Group); err != nil {
+		return nil, err
+	}
 	if _, err := s.checkNamed(ctx, "group.add", s.find, r.GetGroup(), errNoGroup, access.Schedule); err != nil {
 		return nil, err
 	}
@@ -40,6 +54,9 @@ func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) 
 }
 
 func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
+	if err := s.wholeGroup(ctx, &r.Group); err != nil {
+		return nil, err
+	}
 	a := s.onNamed(ctx, "group.seal", s.find, r.GetGroup(), errNoGroup, access.Schedule)
 	a.After = s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})
 	return record(ctx, s.Guard, a, s.next.SealGroup, r)
@@ -48,6 +65,9 @@ func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*
 // CancelGroup needs cancel for the group. The job that cancels the members refuses those that the caller may
 // not cancel.
 func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
+	if err := s.wholeGroup(ctx, &r.Group); err != nil {
+		return nil, err
+	}
 	a := s.onNamed(ctx, "group.cancel", s.find, r.GetGroup(), errNoGroup, access.Cancel)
 	a.After = s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})
 	return record(ctx, s.Guard, a, s.next.CancelGroup, r)
@@ -56,13 +76,13 @@ func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest
 // GetGroup needs read for the group, or schedule, so that who adds members can tell how many there are. For
 // others there is no such group.
 func (s groups) GetGroup(ctx context.Context, r *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
-	return invoke(ctx, s.allowRead(ctx, r.GetId()), s.next.GetGroup, r)
+	return invoke(ctx, s.allowRead(ctx, &r.Id), s.next.GetGroup, r)
 }
 
 // ListMembers needs what GetGroup does, and leaves out members that the caller may not read, and results of
 // those whose payload it may not read.
 func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error) {
-	response, err := invoke(ctx, s.allowRead(ctx, r.GetGroup()), s.next.ListMembers, r)
+	response, err := invoke(ctx, s.allowRead(ctx, &r.Group), s.next.ListMembers, r)
 	c, read := access.From(ctx), map[string]uint32{}
 	for _, m := range response.GetMembers() {
 		t := m.GetTask()
@@ -82,8 +102,11 @@ func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest
 	return response, err
 }
 
-func (s groups) allowRead(ctx context.Context, id string) error {
-	at, err := s.checkNamed(ctx, "group.read", s.find, id, errNoGroup)
+func (s groups) allowRead(ctx context.Context, id *string) error {
+	if err := s.wholeGroup(ctx, id); err != nil {
+		return err
+	}
+	at, err := s.checkNamed(ctx, "group.read", s.find, *id, errNoGroup)
 	if err == nil && !access.From(ctx).Grants.AllowIn(access.Schedule, at.lambda, at.collection) {
 		err = s.check(ctx, "group.read", at, errNoGroup, access.Read)
 	}

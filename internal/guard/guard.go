@@ -18,6 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/feature/audit"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Guard checks calls. LambdaOf is required.
@@ -47,6 +49,22 @@ func (g *Guard) whole(ctx context.Context, r named) (*kinesinv1.GetRequest, erro
 		}
 	}
 	return &kinesinv1.GetRequest{Ids: ids, Keys: r.GetKeys()}, nil
+}
+
+// wholeID replaces the beginning of the id of a job or a group by the only id that begins so, of all that the caller may read.
+func wholeID(id *string, thing string, all func() ([]string, error)) error {
+	if !task.IsShortenedUUID(*id) {
+		return nil
+	}
+	if err := refusal.CheckShort(*id, thing); err != nil {
+		return err
+	}
+	ids, err := all()
+	if err != nil {
+		return err
+	}
+	*id, err = refusal.WholeID(*id, thing, slices.DeleteFunc(ids, func(other string) bool { return !strings.HasPrefix(other, *id) }))
+	return err
 }
 
 // object is what a caller acts on: a task, or what tasks come from or belong to, such as a cron or a group. It

@@ -36,8 +36,22 @@ func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*ki
 	return recordChange(ctx, s.Guard, a, s.next.CreateJob, r, (*kinesinv1.CreateJobResponse).GetJob)
 }
 
+// wholeJob has a call name its job by the whole id.
+func (s jobs) wholeJob(ctx context.Context, id *string) error {
+	return wholeID(id, "job", func() (ids []string, err error) {
+		response, err := s.ListJobs(ctx, &kinesinv1.ListJobsRequest{})
+		for _, j := range response.GetJobs() {
+			ids = append(ids, j.GetId())
+		}
+		return ids, err
+	})
+}
+
 // GetJob answers whoever made the job, and who has admin on all lambdas; for others there is no such job.
 func (s jobs) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	if err := s.wholeJob(ctx, &r.Id); err != nil {
+		return nil, err
+	}
 	response, err := s.next.GetJob(ctx, r)
 	if err == nil && !mayKnow(ctx, response.GetJob()) {
 		s.noteOften(access.From(ctx), audit.Record{Action: "job.read", Target: r.GetId(), Outcome: audit.Denied})
@@ -65,6 +79,9 @@ func (s jobs) ListJobs(ctx context.Context, r *kinesinv1.ListJobsRequest) (*kine
 
 // ControlJob is for whom GetJob is.
 func (s jobs) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	if err := s.wholeJob(ctx, &r.Id); err != nil {
+		return nil, err
+	}
 	if _, err := s.GetJob(ctx, &kinesinv1.GetJobRequest{Id: r.GetId()}); err != nil {
 		return nil, err
 	}

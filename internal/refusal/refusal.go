@@ -4,6 +4,7 @@ package refusal
 import (
 	"cmp"
 	"errors"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -57,6 +58,33 @@ func Problem(err error) *kinesinv1.Problem { return api.ProblemOf(Wire(err)) }
 // Invalid returns a refusal, whose text says what is allowed.
 func Invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+// IDsShown is how many ids a refusal lists that begin the same way.
+const IDsShown = 5
+
+// CheckShort refuses a shortened id, of a thing such as a task, that has too few characters.
+func CheckShort(id, thing string) error {
+	if len(id) < api.ShortIDCharsMin {
+		return Invalid("id %q: want the whole id of a %s, or at least its first %d characters", id, thing, api.ShortIDCharsMin)
+	}
+	return nil
+}
+
+// WholeID returns the only one of the ids that begin with a shortened one; the shortened one if there is none, which
+// then names nothing.
+func WholeID(id, thing string, found []string) (string, error) {
+	switch len(found) {
+	case 0:
+		return id, nil
+	case 1:
+		return found[0], nil
+	}
+	more := ""
+	if len(found) > IDsShown {
+		found, more = found[:IDsShown], " and others"
+	}
+	return id, Invalid("id %q: the ids of several %ss begin so: %s%s; want more of one", id, thing, strings.Join(found, ", "), more)
 }
 
 // NoSuchTask says that there is no task with an id or a key. Who may not see a task gets the same answer.

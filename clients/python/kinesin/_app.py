@@ -14,8 +14,8 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._client import Client, Item, Lambda, P, set_fields
-from ._errors import Fatal
+from ._client import Client, Item, Lambda, P, _Try, set_fields
+from ._errors import Error, Fatal
 from ._pools import Processes, Threads
 from ._reasons import Exists, Invalid, PermissionDenied, UnknownLambda
 from ._task import Task, task_of
@@ -98,6 +98,16 @@ class App(Client):
             with contextlib.suppress(PermissionDenied):
                 await self.ensure()
         return await super().schedule(item)
+
+    async def _send(self, tries: list[_Try]) -> None:
+        await super()._send(tries)
+        missing = [t for t in tries if isinstance(t.result, UnknownLambda)]
+        if missing:
+            with contextlib.suppress(Error):
+                await self.ensure()
+            for one in missing:
+                one.result = None
+            await super()._send(missing)
 
     async def run(
         self, slots: int = 100, *, lease: Duration | None = None, grace: Duration = "25s", kill_after: Duration = "5s",

@@ -183,6 +183,15 @@ class Client(contextlib.AbstractAsyncContextManager["Client"]):
     async def schedule_many(self, items: Iterable[Item]) -> list[types.Scheduled]:
         """Schedules any number of tasks, each by itself. It raises NotScheduled, with all results, if some are not durable."""
         tries = [_Try(i) for i in items]
+        await self._send(tries)
+        results = [t.result for t in tries]
+        failed = [r for r in results if isinstance(r, Error)]
+        if failed:
+            raise NotScheduled(f"{len(failed)} of {len(tries)} tasks were not scheduled; the first: {failed[0].detail}", results)
+        return results  # type: ignore[return-value]
+
+    async def _send(self, tries: list[_Try]) -> None:
+        """Leaves in each try what became of it."""
         by_path: dict[str, list[_Try]] = {}
         for one in tries:
             by_path.setdefault(_tasks(one.item), []).append(one)
@@ -202,11 +211,6 @@ class Client(contextlib.AbstractAsyncContextManager["Client"]):
             for batch in chunks(all_, lambda t: json_bytes(t.fields), LINES_PER_CALL_MAX, BYTES_PER_CALL_MAX)
         ]
         await asyncio.gather(*calls)
-        results = [t.result for t in tries]
-        failed = [r for r in results if isinstance(r, Error)]
-        if failed:
-            raise NotScheduled(f"{len(failed)} of {len(tries)} tasks were not scheduled; the first: {failed[0].detail}", results)
-        return results  # type: ignore[return-value]
 
     async def _send_batch(self, path: str, batch: list[_Try]) -> None:
         pending = [t for t in batch if t.result is None]

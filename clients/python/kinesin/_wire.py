@@ -107,7 +107,12 @@ def _plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise Invalid(f"a text has the surrogate {text[e.start]!a}, which UTF-8 cannot have: want text, or bytes") from None
+    return text
 
 
 def encode(value: Any, name: str = "payload") -> dict[str, Any]:

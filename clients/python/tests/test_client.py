@@ -198,6 +198,9 @@ async def test_what_is_wrong_is_said_before_a_call(app, name):
             await send.schedule(1, **options)
     with pytest.raises(kinesin.Invalid, match="no JSON"):
         await send.schedule({"x": object()})
+    for payload, tags in [({"x": "a\ud800"}, {}), (1, {"t": "\udcff"})]:
+        with pytest.raises(kinesin.Invalid, match="surrogate '.ud.*', which UTF-8 cannot have"):
+            await send.schedule(payload, tags=tags)
     with pytest.raises(kinesin.Invalid):
         kinesin.App("ftp://x")
 

@@ -520,6 +520,10 @@ async def test_lambdas_that_are_missing_are_created(app, name):
         await app.lambda_(f"{name}-nowhere").schedule(1)
     scheduled = app.handler(f"{name}-scheduled")(one.function)
     assert (await scheduled.schedule(4, delay="1h")).id
+    many = app.handler(f"{name}-many")(one.function)
+    with pytest.raises(kinesin.NotScheduled) as failed:
+        await app.schedule_many([many.item(5, delay="1h"), app.lambda_(f"{name}-nowhere").item(6), many.item(7, delay="1h")])
+    assert [type(r) for r in failed.value.results] == [kinesin.Scheduled, kinesin.UnknownLambda, kinesin.Scheduled]
 
 
 async def workers_of(app, name):

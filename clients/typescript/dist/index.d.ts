@@ -105,7 +105,7 @@ export declare class Kinesin {
     run(options?: RunOptions): Promise<void>;
     /** Schedules a task with all that follows it. When it returns, the task is durable. Lambdas of handlers that are missing are created. */
     schedule(item: Item, o?: CallSignal): Promise<Scheduled>;
-    /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
+    /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. Lambdas of handlers that are missing are created. */
     scheduleMany(items: Item[], o?: CallSignal): Promise<(Scheduled | KinesinError)[]>;
     get<R = unknown>(task: Name, o?: {
         payload?: boolean;

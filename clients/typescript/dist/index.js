@@ -63,19 +63,19 @@ export class Kinesin {
             return call();
         }
     }
-    /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
+    /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. Lambdas of handlers that are missing are created. */
     async scheduleMany(items, o = {}) {
         const results = [];
-        const lambdas = new Map();
-        items.forEach((item, at) => {
+        const lines = items.map((item, at) => {
             const { lambda, ...rest } = this.#withTrace(item);
-            const line = { at, text: JSON.stringify(toWire({ ...rest, requestId: requestId() })) };
-            lambdas.set(lambda, lambdas.get(lambda) ?? []);
-            lambdas.get(lambda).push(line);
+            return { at, lambda, text: JSON.stringify(toWire({ ...rest, requestId: requestId() })) };
         });
-        for (const [lambda, lines] of lambdas) {
-            for (const batch of batches(lines))
-                await this.#scheduleBatch(lambda, batch, results, o);
+        await this.#scheduleLines(lines, results, o);
+        const missing = lines.filter(({ at }) => results[at] instanceof UnknownLambda);
+        if (missing.length > 0 && this.registrations.size > 0) {
+            await this.ensure().catch((error) => { if (!(error instanceof KinesinError))
+                throw error; });
+            await this.#scheduleLines(missing, results, o);
         }
         return results;
     }
@@ -143,6 +143,12 @@ export class Kinesin {
     #withTrace(item) {
         const traceparent = item.traceparent ?? this.options.traceparent?.();
         return traceparent ? { ...item, traceparent } : item;
+    }
+    async #scheduleLines(lines, results, o) {
+        for (const lambda of new Set(lines.map((line) => line.lambda))) {
+            for (const batch of batches(lines.filter((line) => line.lambda === lambda)))
+                await this.#scheduleBatch(lambda, batch, results, o);
+        }
     }
     /** Lines without an answer are sent again with the same request ids, so that no line makes two tasks. */
     async #scheduleBatch(lambda, batch, results, o) {
@@ -214,6 +220,12 @@ export class Lambda {
         return this.app.schedule(this.with(payload, options), o);
     }
     async scheduleMany(tasks, o = {}) {
+        tasks.forEach((one, at) => {
+            const fields = Object.keys(Object(one));
+            if (fields.includes("payload") && fields.every((f) => f === "payload" || f === "options"))
+                return;
+            throw new TypeError(`task ${at} has the fields ${JSON.stringify(fields)}: want payload, and perhaps options`);
+        });
         return this.app.scheduleMany(tasks.map((one) => this.with(one.payload, one.options)), o);
     }
     /** Creates the lambda if it does not exist; one that exists stays as it is. */

@@ -102,18 +102,18 @@ export class Kinesin {
     }
   }
 
-  /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. */
+  /** Schedules any number of tasks and returns a result for each, in order: a task, or an error. Lambdas of handlers that are missing are created. */
   async scheduleMany(items: Item[], o: CallSignal = {}): Promise<(Scheduled | KinesinError)[]> {
     const results: (Scheduled | KinesinError)[] = [];
-    const lambdas = new Map<string, Line[]>();
-    items.forEach((item, at) => {
+    const lines = items.map((item, at) => {
       const { lambda, ...rest } = this.#withTrace(item);
-      const line = { at, text: JSON.stringify(toWire({ ...rest, requestId: requestId() })) };
-      lambdas.set(lambda, lambdas.get(lambda) ?? []);
-      lambdas.get(lambda)!.push(line);
+      return { at, lambda, text: JSON.stringify(toWire({ ...rest, requestId: requestId() })) };
     });
-    for (const [lambda, lines] of lambdas) {
-      for (const batch of batches(lines)) await this.#scheduleBatch(lambda, batch, results, o);
+    await this.#scheduleLines(lines, results, o);
+    const missing = lines.filter(({ at }) => results[at] instanceof UnknownLambda);
+    if (missing.length > 0 && this.registrations.size > 0) {
+      await this.ensure().catch((error) => { if (!(error instanceof KinesinError)) throw error; });
+      await this.#scheduleLines(missing, results, o);
     }
     return results;
   }
@@ -190,6 +190,12 @@ export class Kinesin {
     return traceparent ? { ...item, traceparent } : item;
   }
 
+  async #scheduleLines(lines: Line[], results: (Scheduled | KinesinError)[], o: CallSignal): Promise<void> {
+    for (const lambda of new Set(lines.map((line) => line.lambda))) {
+      for (const batch of batches(lines.filter((line) => line.lambda === lambda))) await this.#scheduleBatch(lambda, batch, results, o);
+    }
+  }
+
   /** Lines without an answer are sent again with the same request ids, so that no line makes two tasks. */
   async #scheduleBatch(lambda: string, batch: Line[], results: (Scheduled | KinesinError)[], o: CallSignal): Promise<void> {
     let pending = batch;
@@ -220,8 +226,8 @@ export class Kinesin {
   }
 }
 
-/** A task of a batch: its place among the results, and what is sent. */
-interface Line { at: number; text: string }
+/** A task of a batch: its place among the results, its lambda, and what is sent. */
+interface Line { at: number; lambda: string; text: string }
 
 /** Cuts lines into what one call takes. */
 function* batches(lines: Line[]): Generator<Line[]> {
@@ -253,6 +259,11 @@ export class Lambda<P> {
   }
 
   async scheduleMany(tasks: { payload: P; options?: TaskOptions }[], o: CallSignal = {}): Promise<(Scheduled | KinesinError)[]> {
+    tasks.forEach((one, at) => {
+      const fields = Object.keys(Object(one));
+      if (fields.includes("payload") && fields.every((f) => f === "payload" || f === "options")) return;
+      throw new TypeError(`task ${at} has the fields ${JSON.stringify(fields)}: want payload, and perhaps options`);
+    });
     return this.app.scheduleMany(tasks.map((one) => this.with(one.payload, one.options)), o);
   }
 

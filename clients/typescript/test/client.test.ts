@@ -84,6 +84,9 @@ test("a batch has a result for each task", async () => {
   const options = { delay: "1h", collection: "batch" };
   const items = Array.from({ length: 2_500 }, (_, n) => later.with(n, options));
   items[1_234] = later.with(1, { ...options, priority: "urgent" });
+  for (const odd of [[{ u: 1 }], [{ payload: 1 }, { payload: 2, delay: "1h" }], [{}], ["a"], [7]] as unknown as { payload: unknown }[][]) {
+    await assert.rejects(app.lambda("later").scheduleMany(odd), /^TypeError: task [01] has the fields \[.*\]: want payload, and perhaps options$/);
+  }
   const results = await app.scheduleMany(items);
   assert.equal(results.length, 2_500);
   results.forEach((r, n) => assert.equal(r instanceof Invalid, n === 1_234));

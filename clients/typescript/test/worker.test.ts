@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { Abandoned, Cancelled, Draining, Fatal, Invalid, type Item, Kinesin, Release, Snooze, type Task, TimedOut } from "kinesin";
+import { Abandoned, Cancelled, Draining, Fatal, Invalid, type Item, Kinesin, Release, Snooze, type Task, TimedOut, UnknownLambda } from "kinesin";
 import { appOf, deferred, Server, until, untilAborted, work } from "./server.js";
 
 const server = new Server();
@@ -83,6 +83,8 @@ test("lambdas that are missing are created", async () => {
   assert.equal((await app.lambdas.get("made")).maxAttempts, 8);
   assert((await app.lambdas.get("made-too")).name);
   assert((await app.handler("made-by-a-call", () => {}).schedule(1, { delay: "1h" })).id);
+  const many = await app.scheduleMany([{ lambda: "nowhere" }, app.handler("made-by-many", () => {}).with(1, { delay: "1h" })]);
+  assert(many[0] instanceof UnknownLambda && "id" in many[1]!);
   assert.equal(made.name, "made");
   await assert.rejects(new Kinesin(server.url).run(), /no handler/);
 });

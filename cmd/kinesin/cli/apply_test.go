@@ -310,7 +310,7 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"octal":          {"lambdas:\n  - name: report\n    max_attempts: 010\n", 2, []string{"line 3", "010 is not a number as JSON has it"}},
 		"a rate of -0":   {"quotas:\n  - lambda: report\n    rate: -0.0\n    concurrency: 5\n", 2, []string{"line 3", "rate: a 0 or an empty value is not allowed"}},
 		"a rate of 0":    {"quotas:\n  - lambda: report\n    rate: 0\n    concurrency: 5\n", 2, []string{"line 3", "rate: a 0 or an empty value is not allowed"}},
-		"attempts of 0":  {"lambdas:\n  - name: report\n    max_attempts: 0\n", 2, []string{"line 3", "max_attempts: a 0 or an empty value"}},
+		"attempts of 0":  {"lambdas:\n  - name: report\n    max_attempts: 0\n", 2, []string{"line 3", "max_attempts: 0 is not a whole number from 1"}},
 		"a breaker":      {"lambdas:\n  - name: report\n    breaker: {}\n", 2, []string{"line 3", "breaker"}},
 		"a rate":         {"quotas:\n  - lambda: report\n    rate: fast\n", 2, []string{"line 3", `rate: "fast" is not a number`}},
 		"a burst":        {"quotas:\n  - {lambda: report, concurrency: 1, burst: 5}\n", 2, []string{"line 2", "burst goes with a rate"}},

@@ -17,9 +17,17 @@ func (w *atFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.zone, "zone", "", "`ZONE` of an --at without an offset, such as Europe/Paris; that of this machine when not set")
 }
 
-// read returns the instant, and of a time of day also what to tell people.
+// pastText is what to tell people of a due time that is over.
+const pastText = "the due time is in the past, which means now"
+
+// read returns the instant, and what to tell people of one that is over, or that a time of day means.
 func (w *atFlags) read() (at time.Time, note string, err error) {
-	return w.readAt(clock.Real().Now().Time(), time.Local) //nolint:gosmopolitan // what people mean who name no zone
+	now := clock.Real().Now().Time()
+	at, note, err = w.readAt(now, time.Local) //nolint:gosmopolitan // what people mean who name no zone
+	if err == nil && at.Before(now) {
+		note = pastText
+	}
+	return at, note, err
 }
 
 func (w *atFlags) readAt(now time.Time, zone *time.Location) (at time.Time, note string, err error) {

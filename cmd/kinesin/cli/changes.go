@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -152,9 +151,6 @@ func (w *whenFlags) option(c *cobra.Command) (o sdk.Option, note string, err err
 		return nil, "", usagef("--in and --at exclude each other: a task is due once")
 	case at:
 		due, note, err := w.due.read()
-		if err == nil && isPast(due) {
-			note = pastText
-		}
 		return sdk.At(due), note, err
 	case in && w.in < 0:
 		return sdk.In(w.in), pastText, nil
@@ -163,7 +159,3 @@ func (w *whenFlags) option(c *cobra.Command) (o sdk.Option, note string, err err
 	}
 	return nil, "", usagef("when is missing: want --in D or --at TIME")
 }
-
-const pastText = "the due time is in the past, which means now"
-
-func isPast(at time.Time) bool { return at.Before(clock.Real().Now().Time()) }

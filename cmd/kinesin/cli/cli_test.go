@@ -211,6 +211,7 @@ func TestBadUsage(t *testing.T) {
 		{"schedule greet --on-conflict replace", "--key"},
 		{"schedule greet --key k --on-conflict merge", "keep"},
 		{"expire extra", "--where is missing"},
+		{"expire k1AaIt9e3CfMWyzr3jpvXS0AGiLfXtw4ov8OMBAAChcfIxMsnZdx6xwmOi", "want no IDs; --where 'any~^k1AaIt9e3CfMWyzr3jpvXS0' selects this one"},
 		{"dead-letter", "a command is missing"},
 		{"dead-letter list", "LAMBDA is missing"},
 		{"dead-letter list a/b", "invalid lambda name"},

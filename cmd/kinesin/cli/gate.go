@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -36,12 +37,12 @@ func (a *app) gateSetCommand(action admin.GateAction, short string) *cobra.Comma
 	var tags map[string]string
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   string(action) + " LAMBDA [--priority P | --collection C | --tag NAME=VALUE] --reason TEXT",
+		Use:   string(action) + " LAMBDA [--priority P | --collection C | --tag NAME=VALUE] {--reason TEXT | --dry-run}",
 		Short: short,
 		Long: short + `. Prints the gate's id, by which you resume it; notes, such as an overlap with
-another gate, go to stderr. With --dry-run it prints how many tasks it would hold or drop, now and in the next hour, and sets nothing.`,
+another gate, go to stderr. --dry-run prints how many tasks it would hold or drop, now and in the next hour, and sets nothing.`,
 		Example: `  kinesin gate ` + string(action) + ` mail --reason 'db maintenance' --for 2h
-  kinesin gate ` + string(action) + ` mail --collection import-7 --reason 'bad batch' --dry-run`,
+  kinesin gate ` + string(action) + ` mail --collection import-7 --dry-run`,
 	}
 	f := c.Flags()
 	f.StringVar(&g.Priority, "priority", "", helpOf("Gate.priority"))
@@ -55,7 +56,9 @@ another gate, go to stderr. With --dry-run it prints how many tasks it would hol
 		if err := one("LAMBDA")(cmd, args); err != nil {
 			return err
 		}
-		g.Lambda = args[0]
+		if g.Lambda = args[0]; dryRun {
+			g.Reason = cmp.Or(g.Reason, "dry run")
+		}
 		return checkGate(g, tags)
 	}
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {

@@ -21,8 +21,8 @@ func (a *app) getCommand() *cobra.Command {
 is a short line of text and you may read it. With -o json, one ID gives an object and several give an array. Exit 1 when there
 is no task with an ID.
 
-Every command takes the first characters of an ID for it, 10 or more, if no other task's ID begins so. With more than 1,000,000
-tasks (8,000 with DynamoDB) only whole IDs are found.`,
+Every command takes the first characters of an ID for it, 10 or more, if no other ID begins so. Of more than 1,000,000 tasks
+(8,000 with DynamoDB) only whole IDs are found.`,
 		Example: `  kinesin get k1…
   kinesin get k1AaIqwjn-dD2V
   kinesin get k1… -o json | jq -r .state`,

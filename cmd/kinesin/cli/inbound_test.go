@@ -124,7 +124,7 @@ func TestInbound(t *testing.T) {
 	}
 
 	o = s.do("inbound", "rejected", "retry", names["text"])
-	if o.check(t, "retry in vain", 1, "unknown_lambda", "create it"); o.stdout != "" {
+	if o.check(t, "retry in vain", 1, "unknown_lambda", "then retry"); o.stdout != "" {
 		t.Errorf("%q", o.stdout)
 	}
 	s.must("lambda", "create", "news")

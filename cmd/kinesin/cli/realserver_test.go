@@ -40,6 +40,7 @@ func TestCommandsOnARealServer(t *testing.T) {
 		{"gate pause mail --tag a=b --reason x", "", 0, "2"},
 		{"gate list", "", 0, "mail, collection c"},
 		{"gate list", "", 0, "mail, tag a=b"},
+		{"gate drop mail --dry-run", "", 0, "would drop 0 tasks now"},
 		{"stats", "", 0, "DEAD 1H  DEAD 1D  P50  P99  HELD"},
 		{"stats", "", 0, "0        0        -    -    gate 1, gate 2"}, // nothing started
 		{"quota set mail --admit 3 --identity crm", "", 0, "mail, identity crm: 3/s scheduled"},
@@ -58,8 +59,11 @@ func TestCommandsOnARealServer(t *testing.T) {
 		{"schedule mail --in 2h --key k --payload x --collection d", "", 1, "another payload and another collection, which is scheduled, due 20"},
 		{"schedule mail --in 2h --key k", "", 0, "and is scheduled, due 20"},
 		{"schedule mail --in 2h --key k", "", 0, "Z; --on-conflict replace gives it this payload and time: this is its id"},
+		{"lambda delete mial", "", 1, "unknown lambda \"mial\": `kinesin lambda list` shows those there are"},
 		{"wait nobodys", "", 1, "nobodys: task not found"},
 		{"get k1AZLwwSo", "", 1, `"k1AZLwwSo": want the whole id of a task, or at least its first 10 characters`},
+		{"schedule mail --at 2020-01-01T00:00:00Z", "", 0, "kinesin: the due time is in the past, which means now\n"},
+		{"schedule mail --in -1h", "", 0, "kinesin: the due time is in the past, which means now\n"},
 		{"cron create nightly --lambda mail --schedule @daily", "", 0, "nightly"},
 		{"cron set nightly --catch-up last --failures-max 3 --priority high --collection c --payload x", "", 0, "high"},
 		{"cron set nightly --payload-file " + file, "", 0, "11 bytes"},
@@ -78,6 +82,20 @@ func TestCommandsOnARealServer(t *testing.T) {
 		}
 		if words := strings.Fields(o.stdout); len(words) == 1 {
 			printed = words[0]
+		}
+	}
+}
+
+// The beginning of an id stands for a job and for a group, as it does for a task.
+func TestTheBeginningOfAnIDStandsForAJobAndAGroup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	job := s.must("cancel", "--where", "state=dead", "--detach")
+	group := strings.TrimSpace(s.doWith(`{"lambda":"mail"}`, "group", "create", "--then", "-").stdout)
+	for line, whole := range map[string]string{"job get " + job[:10]: job, "group get " + group[:10]: group, "group seal " + group[:14]: "sealed with 0 members"} {
+		if o := s.do(strings.Fields(line)...); !strings.Contains(o.stdout+o.stderr, whole) {
+			t.Errorf("%s: %s%s, want %s", line, o.stdout, o.stderr, whole)
 		}
 	}
 }

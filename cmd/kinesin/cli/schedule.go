@@ -171,6 +171,9 @@ func (s *scheduleFlags) task(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 	if f.Changed("limit-key") && item.LimitKey == "" {
 		return item, usagef("--limit-key is empty: leave it out for a task that no limit by key applies to")
 	}
+	if item.In < 0 {
+		s.dueNote = pastText
+	}
 	if f.Changed("at") || f.Changed("zone") {
 		var err error
 		if item.At, s.dueNote, err = s.due.read(); err != nil {

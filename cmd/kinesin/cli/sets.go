@@ -158,6 +158,9 @@ func (s *setFlags) spec(c *cobra.Command, action admin.JobAction) (spec *kinesin
 	}
 	if in := c.Flags().Lookup("in"); in != nil && in.Changed {
 		after, _ := in.Value.(durationValue)
+		if *after.d < 0 {
+			s.dueNote = pastText
+		}
 		spec.Due = clock.Real().Now().Time().Add(max(0, *after.d)).UnixMicro()
 	}
 	ways := 0
@@ -198,10 +201,7 @@ func wantLambda(ctx context.Context, c *calls, name string) error {
 
 // changeSet makes a job and prints it, as printSet does.
 func (a *app) changeSet(ctx context.Context, c *calls, spec *kinesinv1.CreateJobRequest, s *setFlags) error {
-	switch {
-	case spec.GetDue() != 0 && isPast(time.UnixMicro(spec.GetDue())):
-		a.note(pastText)
-	case s.dueNote != "" && !a.json():
+	if s.dueNote != "" && !a.json() {
 		a.note("%s", s.dueNote)
 	}
 	spec.RequestId = c.RequestID()
@@ -368,9 +368,16 @@ func printJobTasks(w io.Writer, j *kinesinv1.Job) error {
 	return nil
 }
 
+// idHeadChars is how much of an id a filter finds: its form and 126 bits of the task's own id.
+const idHeadChars = 23
+
 // setCommand is a command that changes only sets.
 func (a *app) setCommand(c *cobra.Command, action admin.JobAction) *cobra.Command {
-	c.Args = func(*cobra.Command, []string) error {
+	c.Args = func(_ *cobra.Command, ids []string) error {
+		id := first(ids)
+		if head := id[:min(idHeadChars, len(id))]; task.IsShortened(head) {
+			return usagef("a filter selects the tasks: want no IDs; --where 'any~^%s' selects this one", head)
+		}
 		return usagef("--where is missing: it selects the tasks; --all means all of them")
 	}
 	return a.withSets(a.calling(c, func(context.Context, *sdk.Client, []string) error { return nil }), action)

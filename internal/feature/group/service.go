@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -147,29 +148,54 @@ const newestRowsRead = 1000
 // Newest returns the newest groups that the caller may read, newest first, as far as their members were counted
 // already; more: there are others, or may be.
 func (s *Service) Newest(ctx context.Context, limit int) (newest []*kinesinv1.Group, more bool, err error) {
-	by, seen := access.From(ctx).Grants, map[string]bool{}
-	for _, kind := range []string{KindOpen, KindEnded} { // in this order: one that is moved meanwhile is found
-		rows, err := s.Store.Controls(ctx, kind)
-		if err != nil {
-			return nil, false, wire(err)
-		}
+	groups, err := s.readable(ctx, func(rows []store.Control) []store.Control {
 		if over := len(rows) - newestRowsRead; over > 0 { // ids begin with the time
 			rows, more = rows[over:], true
 		}
-		for _, row := range rows {
-			g, err := asRows.Decode(row)
-			if err != nil || seen[g.ID] || !by.AllowIn(access.Read, g.Lambda(), g.collection()) {
-				continue
-			}
-			seen[g.ID] = true
-			newest = append(newest, counted(g, by))
-		}
+		return rows
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, g := range groups {
+		newest = append(newest, counted(g, access.From(ctx).Grants))
 	}
 	slices.SortFunc(newest, func(a, b *kinesinv1.Group) int { return cmp.Compare(b.Created, a.Created) })
 	if len(newest) > limit {
 		newest, more = newest[:limit], true
 	}
 	return newest, more, nil
+}
+
+// Begin returns the ids of the groups that the caller may read whose ids begin with a text.
+func (s *Service) Begin(ctx context.Context, text string) (ids []string, err error) {
+	groups, err := s.readable(ctx, func(rows []store.Control) []store.Control {
+		return slices.DeleteFunc(rows, func(r store.Control) bool { return !strings.HasPrefix(r.Name, text) })
+	})
+	for _, g := range groups {
+		ids = append(ids, g.ID)
+	}
+	return ids, err
+}
+
+// readable returns the groups that the caller may read, of those rows of each kind that some leaves.
+func (s *Service) readable(ctx context.Context, some func([]store.Control) []store.Control) (groups []*Group, err error) {
+	by, seen := access.From(ctx).Grants, map[string]bool{}
+	for _, kind := range []string{KindOpen, KindEnded} { // in this order: one that is moved meanwhile is found
+		rows, err := s.Store.Controls(ctx, kind)
+		if err != nil {
+			return nil, wire(err)
+		}
+		for _, row := range some(rows) {
+			g, err := asRows.Decode(row)
+			if err != nil || seen[g.ID] || !by.AllowIn(access.Read, g.Lambda(), g.collection()) {
+				continue
+			}
+			seen[g.ID] = true
+			groups = append(groups, g)
+		}
+	}
+	return groups, nil
 }
 
 // counted returns a group as users see it, with the members that were counted already.

@@ -108,13 +108,19 @@ func TestASealBesideAnAdd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		newest, more, err := s.Newest(access.With(t.Context(), access.Caller{Identity: access.Identity{Grants: grants}}), 2)
+		as := access.With(t.Context(), access.Caller{Identity: access.Identity{Grants: grants}})
+		newest, more, err := s.Newest(as, 2)
 		var got []string
 		for _, g := range newest {
 			got = append(got, g.Id)
 		}
 		if slices.Sort(got); err != nil || more != (len(want) > 2) || len(got) != min(2, len(want)) || slices.ContainsFunc(got, func(id string) bool { return !slices.Contains(want, id) }) {
 			t.Errorf("the newest groups for %s: %v, more %v, %v, want two of %v", grant, got, more, err, want)
+		}
+		some, err := s.Begin(as, id[:10]) // all begin so
+		one, errOne := s.Begin(as, id)
+		if errors.Join(err, errOne) != nil || len(some) != len(want) || len(one) != min(1, len(want)) {
+			t.Errorf("the groups that begin so for %s: %v and %v, %v, %v, want %v", grant, some, one, err, errOne, want)
 		}
 	}
 	f.full = true
