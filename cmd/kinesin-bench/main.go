@@ -180,7 +180,7 @@ func (a *app) kind(kind load.Kind, short string, tasks int) *cobra.Command {
 		f.Float64Var(&b.StartRate, "rate", 0, "how many tasks of the lambda start per second; no bound when not set")
 	case load.Procs:
 		b.StartProcess = a.startProcess
-		f.IntVar(&b.Processes, "processes", 20, "how many processes, over which the workers are spread")
+		f.IntVar(&b.Processes, "processes", 20, "how many processes, over which the workers are spread; as many as there are workers at most")
 	case load.Push:
 		b.Slots, b.Hosts, b.Concurrency = 1000, 1, 4
 		f.IntVar(&b.Hosts, "hosts", b.Hosts, "how many hosts are called, each at an address of its own in 127.0.0.0/8")

@@ -50,7 +50,7 @@ func TestBadUsage(t *testing.T) {
 		"quota --concurrency -1":      "concurrency: have -1",
 		"quota --rate -1":             "starts per second: have -1",
 		"keys --rate -1":              "tasks per second: have -1",
-		"procs --workers 3":           "processes: have 20, want 1 to 3",
+		"procs --processes 0":         "processes: have 0, want 1 to 1000",
 		"steady --tasks -1":           "tasks: have -1",
 		"isolation -n 0":              "--tasks 0: want 1 to",
 		"isolation --cases nap":       "--cases nap: want any of solo, due-at-once",

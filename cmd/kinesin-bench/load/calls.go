@@ -134,7 +134,7 @@ func (r *run) call(ctx context.Context, report *Report, name string, calls, n in
 	if report.Calls == nil || c.Rate < report.Rate {
 		report.Seconds, report.Rate, report.CPUServer, report.CPUClient = p.seconds(), c.Rate, c.CPU, perThousand(p.client, n)
 		report.CPU = report.CPUServer + report.CPUClient
-		report.LatenessP50, report.LatenessP95, report.LatenessP99, report.LatenessMax = c.P50, percentile(took, .95), c.P99, percentile(took, 1)
+		report.setPercentiles(took)
 	}
 	report.Calls = append(report.Calls, c)
 	return nil

@@ -130,6 +130,7 @@ func (r *run) insert(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.insertCalls = make([]int64, (r.Tasks+r.Batch-1)/r.Batch)
 	p.from = time.Now()
 	g, groupCtx := errgroup.WithContext(ctx)
 	g.SetLimit(callersMax)
@@ -157,7 +158,9 @@ func (r *run) insertBatch(ctx context.Context, from, to int) error {
 			items[i].LimitKey = keyOf((from + i) % r.LimitKeys)
 		}
 	}
+	began := time.Now()
 	results, err := r.Client.ScheduleMany(ctx, items)
+	r.insertCalls[from/r.Batch] = time.Since(began).Microseconds()
 	if r.ids != nil {
 		for i := range results {
 			r.ids[from+i] = results[i].ID

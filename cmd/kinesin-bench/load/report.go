@@ -19,6 +19,7 @@ type Report struct {
 	Seconds      float64 `json:"seconds"` // of the phase that Rate counts
 	Rate         float64 `json:"rate"`    // tasks per second
 
+	// How late tasks started; of a load without workers how long its calls took.
 	LatenessP50 float64 `json:"lateness_p50_ms"`
 	LatenessP95 float64 `json:"lateness_p95_ms"`
 	LatenessP99 float64 `json:"lateness_p99_ms"`
@@ -90,17 +91,24 @@ func (r *run) report(p phase) Report {
 	}
 	if !r.Kind.HasWorkers() {
 		o.Workers, o.Lost = 0, r.Tasks-r.accepted
+		if r.Kind == Insert {
+			o.setPercentiles(r.insertCalls)
+		}
 		return o
 	}
-	late := r.seen.lateness()
-	slices.Sort(late)
-	o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax = percentile(late, .50), percentile(late, .95), percentile(late, .99), percentile(late, 1)
+	o.setPercentiles(r.seen.lateness())
 	o.Lost = r.accepted - (r.Tasks - r.counted()) - int(r.seen.started.Load())
 	o.Duplicate, o.Early = int(r.seen.duplicate.Load()), int(r.seen.early.Load())
 	if r.open != nil {
 		o.Pages, o.PageEvents, o.PagesLost = r.Pages, r.open.events.Load(), r.open.lost.Load()
 	}
 	return o
+}
+
+// setPercentiles sets those of lateness, or of how long calls took, in microseconds, which it sorts.
+func (o *Report) setPercentiles(of []int64) {
+	slices.Sort(of)
+	o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax = percentile(of, .50), percentile(of, .95), percentile(of, .99), percentile(of, 1)
 }
 
 // HasWorkers reports whether the tasks of a load are to start.
@@ -130,6 +138,9 @@ func perThousand(used time.Duration, tasks int) float64 {
 // Print writes the report for people.
 func (o *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s\n", o.Kind, o.Tasks, o.Seconds, o.Rate)
+	if err == nil && o.Kind == Insert {
+		_, err = fmt.Fprintf(w, "ms of a call: p50 %.3f, p99 %.3f\n", o.LatenessP50, o.LatenessP99)
+	}
 	if err == nil && o.Kind.HasWorkers() {
 		_, err = fmt.Fprintf(w, "lateness ms: p50 %.3f, p95 %.3f, p99 %.3f, max %.3f\n", o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax)
 	}

@@ -97,7 +97,7 @@ type Config struct {
 	// Concurrency is how many tasks of a limit key or, of Quota, of the lambda run at once.
 	Concurrency int
 	Lambdas     int // of Lambdas: how many, of which the tasks are in turn
-	Processes   int // of Procs: over which the workers are spread
+	Processes   int // of Procs: over which the workers are spread, as many as there are workers at most
 	Hosts       int // of Push: how many are called, each for the tasks of one limit key if there are several
 	// StartProcess starts a process of Procs, with workers of one slot each that call started for each task.
 	// stop ends the process, and returns the CPU time that it used.
@@ -141,7 +141,7 @@ func (c *Config) Validate() error {
 		within("concurrency", c.Concurrency, of(Keys, Push), SlotsMax),
 		within("hosts", c.Hosts, of(Push), HostsMax),
 		within("starts per second", c.StartRate, 0, rateMax),
-		within("processes", c.Processes, of(Procs), min(ProcessesMax, max(c.Slots, 1))),
+		within("processes", c.Processes, of(Procs), ProcessesMax),
 		within("time ahead", c.Ahead, 0, durationMax),
 		within("idle time", c.IdleMax, 0, durationMax),
 	)
@@ -191,7 +191,9 @@ type run struct {
 	ids      []sdk.ID // of Change
 	created  phase    // of the lambdas
 	inserted phase
-	accepted int
+	// insertCalls is how long each call of the insertion took, in microseconds.
+	insertCalls []int64
+	accepted    int
 }
 
 // createLambdas creates the lambdas of a run. The creation of all but the first is measured.
@@ -341,8 +343,9 @@ func (r *run) startProcesses(ctx context.Context) (stop func() (time.Duration, e
 		}
 		return used, err
 	}
-	for i := range r.Processes {
-		workers := r.Slots*(i+1)/r.Processes - r.Slots*i/r.Processes
+	processes := min(r.Processes, r.Slots)
+	for i := range processes {
+		workers := r.Slots*(i+1)/processes - r.Slots*i/processes
 		one, err := r.StartProcess(ctx, r.Lambda, workers, r.seen.start)
 		if err != nil {
 			return stop, err
