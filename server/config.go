@@ -44,7 +44,7 @@ type Config struct {
 	// TargetsIdentities is a file that says as whom hosts of targets are called: httptarget.Identity.
 	TargetsIdentities string
 	// TargetsFunctions are the ARNs of the functions of AWS Lambda that may be targets of lambdas, in which a star
-	// stands for any characters. Empty: none.
+	// stands for any characters. Empty: all if calls need no token, else none.
 	TargetsFunctions []string
 
 	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakelambda"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const account = "arn:aws:lambda:eu-west-1:123456789012:function:"
@@ -105,15 +106,28 @@ func TestTheServerInvokesFunctions(t *testing.T) {
 			t.Errorf("another function: %v", err)
 		}
 	}
+
+	r = serve(t, Config{}) // which takes the settings of AWS when it invokes
+	if err := create(&kinesinv1.Lambda{Name: "mail", Target: &kinesinv1.Target{Url: account + "mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.ends(r.now("mail", "9")[0], "success")
 }
 
-// Without functions that are allowed a server wants no settings of AWS.
-func TestNoFunctionIsInvokedUnlessAllowed(t *testing.T) {
+// A server that wants tokens invokes the functions that it is told, one without authentication all. Neither wants settings of
+// AWS before.
+func TestWhichFunctionsAreInvoked(t *testing.T) {
 	t.Parallel()
-	r := serve(t, Config{})
-	_, err := r.lambdas().CreateLambda(t.Context(), &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "pay", Target: &kinesinv1.Target{Url: account + "pay"}}})
-	if err == nil || !strings.Contains(err.Error(), "no functions (serve --targets-functions)") {
-		t.Errorf("%v", err)
+	pay := &task.Target{URL: account + "pay"}
+	for says, c := range map[string]Config{
+		"": {},
+		"no functions (serve --targets-functions)":             {AuthTokenFile: "tokens"},
+		"only " + account + "mail (serve --targets-functions)": {TargetsFunctions: []string{account + "mail"}},
+		"only " + account + "p (serve --targets-functions)":    {TargetsFunctions: []string{account + "p"}, PolicyFile: "policy"},
+	} {
+		if err := c.checkTarget(pay); (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 	if err := (Config{TargetsFunctions: []string{"mail"}}).Validate(); err == nil || !strings.Contains(err.Error(), "ARN of functions") {
 		t.Errorf("%v", err)

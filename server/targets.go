@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
@@ -66,24 +67,51 @@ func (s *Server) openTargets(ctx context.Context) (role *target.Role, end func()
 	}), func() { calls.Close(); endInvoking() }, nil
 }
 
-// openFunctions returns what makes the runners of functions of AWS Lambda. Without functions that may be invoked it
-// looks for no settings of AWS, and refuses all. end closes the connections.
+// openFunctions returns what makes the runners of functions of AWS Lambda. It looks for settings of AWS when functions are
+// named that may be invoked, else when one is to be. end closes the connections.
 func (s *Server) openFunctions(ctx context.Context) (runner func(task.Target) (sdk.Handler, error), end func(), err error) {
-	functions, clients, end := awslambda.Functions(s.config.TargetsFunctions), s.drivers.aws, func() {}
-	if len(functions) > 0 && clients == nil {
-		if clients, err = awsclient.New(ctx, clock.Real()); err != nil {
+	var own *awsclient.Clients
+	clients := sync.OnceValues(func() (*awsclient.Clients, error) {
+		if s.drivers.aws != nil {
+			return s.drivers.aws, nil
+		}
+		var err error
+		own, err = awsclient.New(ctx, clock.Real())
+		return own, err
+	})
+	if len(s.config.TargetsFunctions) > 0 {
+		if _, err := clients(); err != nil {
 			return nil, nil, err
 		}
-		end = clients.Close
 	}
-	return func(t task.Target) (sdk.Handler, error) {
+	functions := s.config.functions()
+	runner = func(t task.Target) (sdk.Handler, error) {
 		if err := functions.Check(t.URL); err != nil {
 			return nil, err
 		}
-		r := awslambda.New(clients.Lambda, t.URL, t.Async)
+		aws, err := clients()
+		if err != nil {
+			return nil, err
+		}
+		r := awslambda.New(aws.Lambda, t.URL, t.Async)
 		r.Called = s.node.TargetCalled
 		return r.Run, nil
-	}, end, nil
+	}
+	end = func() {
+		if own != nil {
+			own.Close()
+		}
+	}
+	return runner, end, nil
+}
+
+// functions returns which functions may be invoked. A server without authentication trusts who calls as whoever started
+// it, whose settings of AWS it has.
+func (c *Config) functions() awslambda.Functions {
+	if len(c.TargetsFunctions) == 0 && !c.isAuthenticated() {
+		return awslambda.Functions{"*"}
+	}
+	return c.TargetsFunctions
 }
 
 // serverCaller is the server itself.
@@ -129,7 +157,7 @@ func (c Config) checkTargets() error {
 // checkTarget refuses a target that the role would not call. A name of a host is resolved only when it is called.
 func (c Config) checkTarget(t *task.Target) error {
 	if t.Kind() == task.TargetAWSLambda {
-		return awslambda.Functions(c.TargetsFunctions).Check(t.URL)
+		return c.functions().Check(t.URL)
 	}
 	allow, err := prefixesOf(c.TargetsAllow)
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	settings.Mark(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers", "backup-to", "backup-every", "backup-keep")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	f.StringSliceVar(&s.TargetsAllow, "targets-allow", nil, "`RANGES` of addresses that targets of lambdas may have besides public ones, such as 10.1.0.0/16")
-	f.StringSliceVar(&s.TargetsFunctions, "targets-functions", nil, "`ARNS` of the functions of AWS Lambda that targets of lambdas may be, in which a star stands for any characters; none when not set")
+	f.StringSliceVar(&s.TargetsFunctions, "targets-functions", nil, "`ARNS` of the functions of AWS Lambda that targets of lambdas may be, in which a star stands for any characters; when not set all, or none if calls need a token")
 	f.StringVar(&s.TargetsIdentities, "targets-identities", "", "JSON `FILE` with as whom hosts of targets are called: a list of host, token_file, cert_file, key_file and ca_file")
 	settings.Mark(f, "targets-allow", "targets-functions", "targets-identities")
 	s.addConsole(f)
