@@ -227,9 +227,9 @@ func (d *drafts) judge() (breaches []string) {
 	for n := range draftsMax {
 		operations := d.operations(n)
 		breaches = append(breaches, sameSeq(operations)...)
-		steps := registerStepsMax
+		explained, steps := draftJudge{int64(apart), d.mayBeGivenUp(n)}.explains(operations)
 		switch {
-		case porcupine.CheckOperations(draftModel(&steps, draftJudge{int64(apart), d.mayBeGivenUp(n)}), operations):
+		case explained:
 		case steps < 0:
 			breaches = append(breaches, fmt.Sprintf("draft: no order of what was done to draft %d was found in %d steps:%s", n, registerStepsMax, described(operations)))
 		default:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -413,4 +414,21 @@ func draftModel(steps *int, j draftJudge) porcupine.Model {
 		},
 	}
 	return model.ToModel()
+}
+
+// explains reports whether an order of the operations explains all answers, and how many steps of the search are left; below
+// 0: the search was given up. It looks first without the operations that were not answered: often none of them was done, and
+// eight of them have more orders than can be searched.
+func (j draftJudge) explains(operations []porcupine.Operation) (explained bool, steps int) {
+	answered := slices.DeleteFunc(slices.Clone(operations), func(operation porcupine.Operation) bool {
+		o, _ := operation.Input.(draftOp)
+		return o.unknown
+	})
+	for _, some := range [][]porcupine.Operation{answered, operations} {
+		steps = registerStepsMax
+		if porcupine.CheckOperations(draftModel(&steps, j), some) {
+			return true, steps
+		}
+	}
+	return false, steps
 }

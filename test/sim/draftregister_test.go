@@ -63,6 +63,15 @@ var (
 )
 
 func TestDraftRegisterAccepts(t *testing.T) {
+	var many []porcupine.Operation
+	for i := range 4 {
+		at := time.Duration(10+10*i) * second
+		many = append(many,
+			undecided(at, draftOp{kind: kindReschedule, byKey: true, due: int64(60 * second), unknown: true}),
+			undecided(at, draftOp{kind: kindDraft, keyed: true, payload: "new", onConflict: sdk.ConflictReplace, due: int64(at), unknown: true}),
+			undecided(at, draftOp{kind: kindCancel, life: firstLife, unknown: true}),
+		)
+	}
 	for name, history := range map[string][]porcupine.Operation{
 		"starts at its new time":           {drafted(second, "old", 0), rescheduled, draftStarts(60*second, 1, "old", 0)},
 		"runs with what an update gave it": {drafted(second, "old", 0), updated, draftStarts(3*second, 1, "new", 0)},
@@ -72,6 +81,11 @@ func TestDraftRegisterAccepts(t *testing.T) {
 		"an update that was not answered, and done": {
 			drafted(second, "old", 0), undecided(2*second, draftOp{kind: kindUpdate, payload: "new", unknown: true}), draftStarts(3*second, 1, "new", 0),
 		},
+		"a result that is not seen at once, and many operations that were not answered, and not done": append(many,
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.OK),
+			draftShows(4*second, firstLife, snapshot{state: task.Processing, attempt: 1}),
+			draftShows(90*second, firstLife, snapshot{state: task.Success, attempt: 1, winner: 1}),
+		),
 		"a redriven task": {
 			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.Fatal),
 			draftShows(4*second, firstLife, fatal), redriven, draftStarts(11*second, 2, "old", firstLife),
@@ -101,9 +115,8 @@ func TestDraftRegisterAccepts(t *testing.T) {
 			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(3 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
 		},
 	} {
-		steps := registerStepsMax
-		if !porcupine.CheckOperations(draftModel(&steps, draftJudge{}), history) {
-			t.Errorf("%s: refused:%s", name, described(history))
+		if explained, steps := (draftJudge{}).explains(history); !explained {
+			t.Errorf("%s: refused, %d steps left:%s", name, steps, described(history))
 		}
 	}
 }
@@ -154,8 +167,7 @@ func TestDraftRegisterRefuses(t *testing.T) {
 			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(9 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
 		},
 	} {
-		steps := registerStepsMax
-		if porcupine.CheckOperations(draftModel(&steps, draftJudge{}), history) {
+		if explained, _ := (draftJudge{}).explains(history); explained {
 			t.Errorf("%s: accepted:%s", name, described(history))
 		}
 	}
