@@ -48,7 +48,7 @@ func TestTargetOfALambda(t *testing.T) {
 		{"lambda set mail --target-slots 5", 2, "want its URL too"},
 		{"lambda set mail --target-header x:1", 1, "without a target"},
 		{"lambda set mail --target ftp://a.example/", 1, "want http or https"},
-		{"lambda set mail --target arn:aws:lambda:eu-central-1:123456789012:function:mail --target-slots 5", 1, "may invoke no functions"},
+		{"lambda set mail --target arn:aws:lambda:eu-central-1:123456789012:function:mail --target-slots 5", 0, "function:mail target slots 5"},
 		{"lambda set mail --target https://a.example/ --target-async", 1, "only for an AWS Lambda function"},
 		{"lambda set mail --target https://a.example/ --target-slots 5", 0, "5 on each server"},
 		{"lambda create out --fifo", 1, "only for mode deliver"},
