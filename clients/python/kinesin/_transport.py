@@ -95,12 +95,12 @@ class Transport:
 
     async def once(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None,
-        timeout_s: float | None = None, lines: list[str] | None = None,
+        timeout_s: float | None = None, lines: list[bytes] | None = None,
     ) -> Any:  # fmt: skip
         """Makes one try of a call. lines are a batch, and so is its answer."""
         headers, content = self._headers(), None
         if lines is not None:
-            headers["Content-Type"], content = "application/x-ndjson", "\n".join(lines) + "\n"
+            headers["Content-Type"], content = "application/x-ndjson", b"\n".join(lines) + b"\n"
         elif body is not None:
             headers["Content-Type"], content = "application/json", dumps(body)
         at, timeout_s = self._at, timeout_s or self.call_timeout_s

@@ -106,13 +106,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} has no JSON")
 
 
-def dumps(value: Any) -> str:
+def dumps(value: Any) -> bytes:
     text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     try:
-        text.encode()
+        return text.encode()
     except UnicodeEncodeError as e:
         raise Invalid(f"a text has the surrogate {text[e.start]!a}, which UTF-8 cannot have: want text, or bytes") from None
-    return text
 
 
 def encode(value: Any, name: str = "payload") -> dict[str, Any]:
@@ -128,7 +127,7 @@ def encode(value: Any, name: str = "payload") -> dict[str, Any]:
 
 
 def json_bytes(value: Any) -> int:
-    return len(dumps(value).encode())
+    return len(dumps(value))
 
 
 def chunks(values: Iterable[T], size: Callable[[T], int], most: int, bytes_max: int) -> Iterator[list[T]]:
@@ -227,7 +226,7 @@ def load_payload(kind: Any, fields: dict[str, Any]) -> Any:
     value = fold(fields).get("payload")
     if kind is bytes:
         if "payload" in fields:
-            return dumps(value).encode()
+            return dumps(value)
         return value.encode() if isinstance(value, str) else value or b""
     if value is None and "payload" not in fields and isinstance(kind, type) and (kind is dict or dataclasses.is_dataclass(kind)):
         value = {}

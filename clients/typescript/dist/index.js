@@ -145,8 +145,14 @@ export class Kinesin {
         return traceparent ? { ...item, traceparent } : item;
     }
     async #scheduleLines(lines, results, o) {
-        for (const lambda of new Set(lines.map((line) => line.lambda))) {
-            for (const batch of batches(lines.filter((line) => line.lambda === lambda)))
+        const byLambda = new Map();
+        for (const line of lines) {
+            if (!byLambda.has(line.lambda))
+                byLambda.set(line.lambda, []);
+            byLambda.get(line.lambda).push(line);
+        }
+        for (const [lambda, some] of byLambda) {
+            for (const batch of batches(some))
                 await this.#scheduleBatch(lambda, batch, results, o);
         }
     }

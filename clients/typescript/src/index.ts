@@ -191,8 +191,13 @@ export class Kinesin {
   }
 
   async #scheduleLines(lines: Line[], results: (Scheduled | KinesinError)[], o: CallSignal): Promise<void> {
-    for (const lambda of new Set(lines.map((line) => line.lambda))) {
-      for (const batch of batches(lines.filter((line) => line.lambda === lambda))) await this.#scheduleBatch(lambda, batch, results, o);
+    const byLambda = new Map<string, Line[]>();
+    for (const line of lines) {
+      if (!byLambda.has(line.lambda)) byLambda.set(line.lambda, []);
+      byLambda.get(line.lambda)!.push(line);
+    }
+    for (const [lambda, some] of byLambda) {
+      for (const batch of batches(some)) await this.#scheduleBatch(lambda, batch, results, o);
     }
   }
 
