@@ -14,20 +14,20 @@ import (
 type groups struct {
 	service[kinesinv1connect.GroupServiceHandler]
 
-	begin func(ctx context.Context, text string) (ids []string, err error)
+	idsThatBegin func(ctx context.Context, text string) (ids []string, err error)
 }
 
 // Groups guards a GroupService. A group is of the lambda and the collection of the first task that follows,
-// which find returns. begin returns the ids of the groups that the caller may read whose ids begin with a text.
+// which find returns. idsThatBegin returns the ids, of the groups that the caller may read, that begin with a text.
 func (g *Guard) Groups(
-	next kinesinv1connect.GroupServiceHandler, find finder, begin func(ctx context.Context, text string) ([]string, error),
+	next kinesinv1connect.GroupServiceHandler, find finder, idsThatBegin func(ctx context.Context, text string) ([]string, error),
 ) kinesinv1connect.GroupServiceHandler {
-	return groups{service[kinesinv1connect.GroupServiceHandler]{g, next, find}, begin}
+	return groups{service[kinesinv1connect.GroupServiceHandler]{g, next, find}, idsThatBegin}
 }
 
 // wholeGroup has a call name its group by the whole id.
 func (s groups) wholeGroup(ctx context.Context, id *string) error {
-	return wholeID(id, "group", func() ([]string, error) { return s.begin(ctx, *id) })
+	return wholeID(id, "group", func() ([]string, error) { return s.idsThatBegin(ctx, *id) })
 }
 
 // CreateGroup needs schedule for each task that may follow: it is asked for now, and not when it follows.

@@ -79,12 +79,11 @@ func (s jobs) ListJobs(ctx context.Context, r *kinesinv1.ListJobsRequest) (*kine
 
 // ControlJob is for whom GetJob is.
 func (s jobs) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
-	if err := s.wholeJob(ctx, &r.Id); err != nil {
+	found, err := s.GetJob(ctx, &kinesinv1.GetJobRequest{Id: r.GetId()})
+	if err != nil {
 		return nil, err
 	}
-	if _, err := s.GetJob(ctx, &kinesinv1.GetJobRequest{Id: r.GetId()}); err != nil {
-		return nil, err
-	}
+	r.Id = found.GetJob().GetId()
 	response, err := s.next.ControlJob(ctx, r)
 	if err == nil {
 		s.note(ctx, audit.Record{Action: "job." + r.GetAction(), Target: r.GetId()}, nil)

@@ -36,7 +36,7 @@ func (n *Node) Services() (s Services) {
 	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
 	s.Chains = n.guard.Chains(n.chaining)
-	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf, n.grouping.Begin)
+	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf, n.grouping.IDsThatBegin)
 	s.Quotas = n.guard.Quotas(n.quotas.service)
 	s.Objectives = n.guard.Objectives(n.objectiveService())
 	s.Inbound, s.Keyring = n.guard.Inbound(n.ingest), n.guard.Keyring(n.keyring)

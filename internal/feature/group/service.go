@@ -167,8 +167,8 @@ func (s *Service) Newest(ctx context.Context, limit int) (newest []*kinesinv1.Gr
 	return newest, more, nil
 }
 
-// Begin returns the ids of the groups that the caller may read whose ids begin with a text.
-func (s *Service) Begin(ctx context.Context, text string) (ids []string, err error) {
+// IDsThatBegin returns the ids, of the groups that the caller may read, that begin with a text.
+func (s *Service) IDsThatBegin(ctx context.Context, text string) (ids []string, err error) {
 	groups, err := s.readable(ctx, func(rows []store.Control) []store.Control {
 		return slices.DeleteFunc(rows, func(r store.Control) bool { return !strings.HasPrefix(r.Name, text) })
 	})
@@ -178,15 +178,15 @@ func (s *Service) Begin(ctx context.Context, text string) (ids []string, err err
 	return ids, err
 }
 
-// readable returns the groups that the caller may read, of those rows of each kind that some leaves.
-func (s *Service) readable(ctx context.Context, some func([]store.Control) []store.Control) (groups []*Group, err error) {
+// readable returns the groups that the caller may read, of those rows that choose takes of all open and of all ended groups.
+func (s *Service) readable(ctx context.Context, choose func([]store.Control) []store.Control) (groups []*Group, err error) {
 	by, seen := access.From(ctx).Grants, map[string]bool{}
 	for _, kind := range []string{KindOpen, KindEnded} { // in this order: one that is moved meanwhile is found
 		rows, err := s.Store.Controls(ctx, kind)
 		if err != nil {
 			return nil, wire(err)
 		}
-		for _, row := range some(rows) {
+		for _, row := range choose(rows) {
 			g, err := asRows.Decode(row)
 			if err != nil || seen[g.ID] || !by.AllowIn(access.Read, g.Lambda(), g.collection()) {
 				continue

@@ -117,8 +117,8 @@ func TestASealBesideAnAdd(t *testing.T) {
 		if slices.Sort(got); err != nil || more != (len(want) > 2) || len(got) != min(2, len(want)) || slices.ContainsFunc(got, func(id string) bool { return !slices.Contains(want, id) }) {
 			t.Errorf("the newest groups for %s: %v, more %v, %v, want two of %v", grant, got, more, err, want)
 		}
-		some, err := s.Begin(as, id[:10]) // all begin so
-		one, errOne := s.Begin(as, id)
+		some, err := s.IDsThatBegin(as, id[:10]) // all begin so
+		one, errOne := s.IDsThatBegin(as, id)
 		if errors.Join(err, errOne) != nil || len(some) != len(want) || len(one) != min(1, len(want)) {
 			t.Errorf("the groups that begin so for %s: %v and %v, %v, %v, want %v", grant, some, one, err, errOne, want)
 		}
