@@ -47,7 +47,7 @@ func (c *call) halfHours(f *overview.Forecast) (all []halfHour, until time.Time)
 		at.To = f.Edges[i]
 		at.Due, at.Error = sum.In(first, i)
 		at.Most = sum.IsAtLeast(at.To)
-		at.Where = fmt.Sprintf("due>=%s and due<%s and state in (scheduled, enqueued, retriable_failure)", at.From.UTC().Format(time.RFC3339), at.To.UTC().Format(time.RFC3339))
+		at.Where = fmt.Sprintf("due>=%s and due<%s and %s", at.From.UTC().Format(time.RFC3339), at.To.UTC().Format(time.RFC3339), waitsFilter)
 		c.addLambdas(&at, f, first, i)
 		all = append(all, at)
 		at, first = halfHour{From: at.To}, i+1

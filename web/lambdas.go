@@ -343,6 +343,9 @@ var (
 	runningStates = []string{"claimed", "processing", "acquired"}                                                //nolint:gochecknoglobals // a table
 	waitingStates = []string{"scheduled", "enqueued", "retriable_failure"}                                       //nolint:gochecknoglobals // a table
 	endStates     = []string{"success", "delivered", "dead", "fatal_failure", "expired", "cancelled", "dropped"} //nolint:gochecknoglobals // a table
+
+	// waitsFilter selects the tasks that wait.
+	waitsFilter = "state in (" + strings.Join(waitingStates, ", ") + ")" //nolint:gochecknoglobals // a text
 )
 
 func sumOf(s *kinesinv1.LambdaStats, states []string) (sum int64) {

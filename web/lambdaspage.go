@@ -66,7 +66,7 @@ func lambdaFigures(s *kinesinv1.LambdaStats, o *objective, now time.Time) g.Node
 
 func lambdaPage(b *lambdaBody) g.Node {
 	where := "lambda=" + quote(b.GetName())
-	const overdue = " and due<-1s and state in (scheduled,enqueued,retriable_failure)"
+	overdue := " and due<-1s and " + waitsFilter
 	return g.Group{
 		h.Div(
 			h.Class("title"), h.H1(text(b.GetName())), badge("calm", b.GetMode()), g.If(b.GetDeleting(), badge("warn", "being deleted")),

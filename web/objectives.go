@@ -130,7 +130,7 @@ func (c *call) heldKeys(l *kinesinv1.Lambda) (keys []*heldKey, more bool, err er
 	if l.GetLimitKeyConcurrency() == 0 && l.GetLimitKeyRate() == 0 || c.live.snapshot().fleet.Store.Metered && c.field("scan") == "" {
 		return nil, false, nil
 	}
-	where := "lambda=" + quote(l.GetName()) + " and due<0s and state in (scheduled, enqueued, retriable_failure)"
+	where := "lambda=" + quote(l.GetName()) + " and due<0s and " + waitsFilter
 	response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: where, Order: "due", Limit: limitKeysRead})
 	byKey := map[string]*heldKey{}
 	for _, t := range response.GetTasks() {

@@ -42,9 +42,9 @@ type quick struct {
 
 var quicks = []quick{ //nolint:gochecknoglobals // a table
 	{Name: "All"},
-	{Name: "Waiting", Where: "state in (" + strings.Join(waitingStates, ", ") + ")"},
+	{Name: "Waiting", Where: waitsFilter},
 	{Name: "Running", Where: "state in (" + strings.Join(runningStates, ", ") + ")"},
-	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"},
+	{Name: "Overdue", Where: "due<-1s and " + waitsFilter},
 	{Name: "Dead", Where: "state=dead"},
 	{Name: "Failed for good", Where: "state=fatal_failure"},
 	{Name: "Succeeded", Where: "state=success"},
