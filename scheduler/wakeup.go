@@ -57,7 +57,8 @@ func decide(t *task.Task, f facts) decision {
 	}
 }
 
-// sentWithin is how long after the write that enqueues a task its message is in the queue.
+// sentWithin is how long after the write that enqueues a task its message is in the queue, at the latest: so much younger than
+// the timeout the oldest message may be when the task is looked at.
 const sentWithin = time.Second
 
 // decideEnqueued enqueues again, unless the oldest message of the queue has waited for the timeout: then the

@@ -67,8 +67,8 @@ func (s *Server) openTargets(ctx context.Context) (role *target.Role, end func()
 	}), func() { calls.Close(); endInvoking() }, nil
 }
 
-// openFunctions returns what makes the runners of functions of AWS Lambda. It looks for settings of AWS when functions are
-// named that may be invoked, else when one is to be. end closes the connections.
+// openFunctions returns what makes the runners of functions of AWS Lambda. If functions are named that may be invoked, it reads
+// the settings of AWS at once, otherwise runner does so with the first function. end closes the connections.
 func (s *Server) openFunctions(ctx context.Context) (runner func(task.Target) (sdk.Handler, error), end func(), err error) {
 	var own *awsclient.Clients
 	clients := sync.OnceValues(func() (*awsclient.Clients, error) {

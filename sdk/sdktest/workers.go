@@ -161,7 +161,8 @@ func (s *told) Receive() (*kinesinv1.WorkResponse, error) {
 		s.opened()
 	}
 	response, err := s.Stream.Receive()
-	if s.received = true; err != nil {
+	s.received = true
+	if err != nil {
 		s.opened()
 	}
 	return response, err

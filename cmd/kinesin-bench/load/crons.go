@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// aheadPerCron is the time that each cron gets to be created in: 333 a second are slow.
+	// aheadPerCron is the time that each cron gets to be created in: 167 a second are slow, as on a busy machine.
 	aheadPerCron = 6 * time.Millisecond
 	// cronCallersMax bounds the calls in flight while crons are created.
 	cronCallersMax = 64
